@@ -1,0 +1,3 @@
+//! The `moeslice` program: arguments → command → exit code.
+
+fn main() {}
