@@ -7,3 +7,6 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod gguf;
+#[cfg(feature = "llama")]
+pub mod llama;
+pub mod profile;

@@ -1,0 +1,34 @@
+// The C face of the few llama.cpp calls that can throw: no C++ exception leaves this file's functions.
+// Each takes a buffer for a message, which is filled (and ended with NUL) when something was thrown.
+#pragma once
+
+#include <stdbool.h>
+#include <stddef.h>
+#include <stdint.h>
+
+#include "llama.h"
+
+#ifdef __cplusplus
+extern "C" {
+#endif
+
+// What the calls that return an int32_t return after an exception; llama.cpp itself never returns it.
+#define MOESLICE_THREW INT32_MIN
+
+struct llama_model * moeslice_model_load(const char ** paths, size_t n_paths, struct llama_model_params params, char * error, size_t error_size);
+struct llama_model * moeslice_model_from_metadata(struct gguf_context * metadata, llama_model_set_tensor_data_t fill, void * user_data, struct llama_model_params params, char * error, size_t error_size);
+int32_t moeslice_model_save(const struct llama_model * model, const char * path, char * error, size_t error_size);
+struct llama_context * moeslice_context_new(struct llama_model * model, struct llama_context_params params, char * error, size_t error_size);
+int32_t moeslice_decode(struct llama_context * context, struct llama_batch batch, char * error, size_t error_size);
+int32_t moeslice_encode(struct llama_context * context, struct llama_batch batch, char * error, size_t error_size);
+int32_t moeslice_synchronize(struct llama_context * context, char * error, size_t error_size);
+int32_t moeslice_tokenize(const struct llama_vocab * vocab, const char * text, int32_t text_bytes, llama_token * tokens, int32_t capacity, bool add_special, bool parse_special, char * error, size_t error_size);
+
+// The architectures that this llama.cpp knows, by index; NULL past the last.
+const char * moeslice_architecture_name(size_t index);
+// Whether a model of that architecture can be written with moeslice_model_save.
+bool moeslice_architecture_saves(size_t index);
+
+#ifdef __cplusplus
+}
+#endif

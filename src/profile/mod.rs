@@ -1,0 +1,5 @@
+//! From a corpus and a model to the usage of its experts.
+
+mod usage;
+
+pub use usage::*;

@@ -1,0 +1,7 @@
+// What bindgen reads: llama.cpp's C interface and the shim.
+#include "ggml.h"
+#include "ggml-backend.h"
+#include "ggml-cpu.h"
+#include "gguf.h"
+#include "llama.h"
+#include "shim.h"
