@@ -1,12 +1,13 @@
 //! moeslice: see which experts of a Mixture-of-Experts model a corpus wakes up, and cut the others out of its GGUF.
 //!
 //! The modules stand in the order in which data flows: a corpus is profiled ([`profile`]) into a usage file, experts
-//! are ranked ([`score`]), the kept ones are chosen ([`plan`]) and the file is cut ([`slice`]). No module knows of
-//! those after it. [`gguf`] and [`moe`] read model files; `llama` runs them and is the only one that needs llama.cpp.
+//! are ranked, the kept ones are chosen and the file is cut. No module knows of those after it. [`gguf`] and [`moe`]
+//! read model files; `llama` runs them and is the only one that needs llama.cpp.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod gguf;
 #[cfg(feature = "llama")]
 pub mod llama;
+pub mod moe;
 pub mod profile;
