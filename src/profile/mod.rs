@@ -1,5 +1,17 @@
 //! From a corpus and a model to the usage of its experts.
 
+mod corpus;
+#[cfg(feature = "llama")]
+mod pass;
+#[cfg(feature = "llama")]
+mod routing;
+mod tally;
 mod usage;
 
+pub use corpus::*;
+#[cfg(feature = "llama")]
+pub use pass::*;
+#[cfg(feature = "llama")]
+pub use routing::RoutingObserver;
+pub use tally::*;
 pub use usage::*;

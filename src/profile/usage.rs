@@ -253,6 +253,17 @@ impl Usage {
 }
 
 impl LayerUsage {
+    /// The usage of a layer from that of each corpus; all must have as many experts and the same columns.
+    pub fn join(layer: u32, n_expert_used: u32, corpora: BTreeMap<String, ExpertSums>) -> LayerUsage {
+        let (n_expert, with_weights) =
+            corpora.values().next().map_or((0, false), |sums| (sums.count.len(), sums.weight.is_some()));
+        let mut total = ExpertSums::zero(n_expert, with_weights);
+        for sums in corpora.values() {
+            total.add(sums).expect("counts of tokens that were computed fit into 64 bits");
+        }
+        LayerUsage { layer, n_expert_used, total, corpora }
+    }
+
     fn check(&self, names: &BTreeSet<&str>) -> Result<(), String> {
         let of = |corpus: &str| format!("layer {}, {corpus}", self.layer);
         self.total.check(self.n_expert_used).map_err(|what| format!("{}: {what}", of("total")))?;
