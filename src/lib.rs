@@ -10,3 +10,4 @@ pub mod gguf;
 #[cfg(feature = "llama")]
 pub mod llama;
 pub mod profile;
+pub mod sys;
