@@ -9,5 +9,6 @@
 pub mod gguf;
 #[cfg(feature = "llama")]
 pub mod llama;
+pub mod moe;
 pub mod profile;
 pub mod sys;
