@@ -6,8 +6,10 @@
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod cli;
 pub mod gguf;
 #[cfg(feature = "llama")]
 pub mod llama;
 pub mod moe;
 pub mod profile;
+pub mod sys;

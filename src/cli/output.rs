@@ -1,7 +1,7 @@
 //! What commands print: data to stdout, remarks and progress to stderr.
 
 use super::failure::Failure;
-use comfy_table::{CellAlignment, ContentArrangement, Table, presets};
+use comfy_table::{CellAlignment, ContentArrangement, Table, TableStyle};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
 use std::io::{self, IsTerminal, Write};
@@ -32,7 +32,7 @@ pub fn remark(quiet: bool, text: &str) {
 /// A table for people: columns after the first are numbers, and stand to the right.
 pub fn table(header: &[&str], rows: impl IntoIterator<Item = Vec<String>>) -> String {
     let mut table = Table::new();
-    table.load_preset(presets::NOTHING).set_content_arrangement(ContentArrangement::Dynamic);
+    table.load_style(TableStyle::new()).set_content_arrangement(ContentArrangement::Dynamic);
     if !io::stdout().is_terminal() {
         // A pipe has no width: lines are not wrapped.
         table.set_content_arrangement(ContentArrangement::Disabled);

@@ -3,9 +3,8 @@
 use super::failure::Failure;
 use super::llama_flags::{INTERRUPT, LlamaFlags};
 use super::output::{self, remark};
-use crate::gguf;
+use super::source::Source;
 use crate::llama::{Backend, LlamaError};
-use crate::moe::{Experts, Identity};
 use crate::profile::{self, CorpusText, ProfileOptions, TextSource, Usage};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
@@ -72,32 +71,6 @@ pub fn profile(args: &ProfileArgs, quiet: bool) -> Result<(), Failure> {
     super::write_small_output(&args.output, usage.to_json().as_bytes(), args.force)?;
     remark(quiet, &format!("wrote {}", args.output.display()));
     Ok(())
-}
-
-/// A model file, and the experts in it.
-pub struct Source {
-    /// The file.
-    pub model: gguf::Model,
-    /// Its experts.
-    pub experts: Experts,
-    /// What it is known by.
-    pub identity: Identity,
-}
-
-impl Source {
-    /// Opens `path` and reads what experts it holds.
-    pub fn open(path: &Path) -> Result<Source, Failure> {
-        let model = gguf::Model::open(path).map_err(Failure::input)?;
-        let experts = Experts::read(&model).map_err(Failure::input)?;
-        let identity = Identity::of(&model, &experts).map_err(Failure::input)?;
-        Ok(Source { model, experts, identity })
-    }
-
-    /// The file name without its folder.
-    pub fn file_name(&self) -> String {
-        let path = self.model.path();
-        path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
-    }
 }
 
 /// Reads the texts, loads the model and profiles it.
