@@ -195,3 +195,6 @@ fn is_per_expert(stem: &str) -> bool {
         stem.strip_prefix(start).is_some_and(|e| !e.is_empty() && e.bytes().all(|b| b.is_ascii_digit()))
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -323,3 +323,6 @@ pub fn family(architecture: &str) -> Option<&'static Family> {
     let rows = families();
     rows.binary_search_by(|row| row.architecture.cmp(architecture)).ok().map(|at| &rows[at])
 }
+
+#[cfg(test)]
+mod tests;
