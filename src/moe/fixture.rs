@@ -13,7 +13,7 @@ pub(super) const N_EMBD: u64 = 6;
 pub(super) const N_FF: u64 = 5;
 
 /// A model under construction.
-#[derive(Clone)]
+#[derive(Clone, Debug)]
 pub(super) struct Fixture {
     pub(super) metadata: Metadata,
     pub(super) tensors: Vec<(TensorInfo, Vec<u8>)>,
