@@ -1,1 +1,37 @@
 //! The GGUF file format, in safe Rust.
+//!
+//! [`Model`] opens a file, or all shards of a split model, checks every header against llama.cpp's own rules and reads
+//! tensor data at any position. [`Layout`] says where everything of an output file lies. A header that is read and laid
+//! out again without a change gives the same bytes.
+//!
+//! No input makes this module panic, and none makes it allocate more than a small multiple of the bytes that a header
+//! really has. Files are read with positioned reads and never mapped, so that one which shrinks in use gives an error.
+
+mod cursor;
+mod error;
+mod header;
+mod metadata;
+mod model;
+mod owned_value;
+mod shards;
+mod sniff;
+mod source;
+mod tensor;
+mod types;
+mod value;
+mod writer;
+
+#[doc(hidden)]
+pub mod exercise;
+
+pub use error::{GgufError, Malformation, ShardFault};
+pub use header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Header, MAGIC, MAX_ALIGNMENT, MAX_KEY_BYTES};
+pub use metadata::Metadata;
+pub use model::{ARCHITECTURE_KEY, Model, Shard, Tensor};
+pub use owned_value::OwnedValue;
+pub use shards::{SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY, parse_shard_name, shard_path};
+pub use source::ReadAt;
+pub use tensor::{MAX_DIMS, MAX_NAME_BYTES, TensorError, TensorInfo};
+pub use types::{TensorType, TypeError};
+pub use value::{Array, ArrayIter, Value, ValueType};
+pub use writer::{CURRENT_VERSION, Layout, declared_alignment, write_model};
