@@ -9,4 +9,9 @@
 pub mod gguf;
 #[cfg(feature = "llama")]
 pub mod llama;
+pub mod moe;
+pub mod plan;
 pub mod profile;
+pub mod report;
+pub mod score;
+mod unique_map;

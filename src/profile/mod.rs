@@ -3,3 +3,6 @@
 mod usage;
 
 pub use usage::*;
+
+#[cfg(test)]
+pub(crate) mod fixture;

@@ -113,9 +113,8 @@ impl FromStr for Blend {
                 .rsplit_once('=')
                 .filter(|(name, _)| !name.is_empty())
                 .ok_or_else(|| BlendError::Part { part: part.into() })?;
-            let value = share
-                .parse()
-                .map_err(|_| BlendError::Share { corpus: name.into(), share: share.into() })?;
+            let value =
+                share.parse().map_err(|_| BlendError::Share { corpus: name.into(), share: share.into() })?;
             if shares.insert(name.to_owned(), value).is_some() {
                 return Err(BlendError::Twice { corpus: name.into() });
             }

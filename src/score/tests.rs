@@ -6,7 +6,13 @@ fn two_corpora() -> Usage {
     fixture::usage(
         2,
         &[("small", 10), ("large", 100)],
-        &[(0, &[(&[10, 6, 4, 0], Some(&[5.0, 3.0, 2.0, 0.0])), (&[0, 60, 40, 100], Some(&[0.0, 30.0, 30.0, 40.0]))])],
+        &[(
+            0,
+            &[
+                (&[10, 6, 4, 0], Some(&[5.0, 3.0, 2.0, 0.0])),
+                (&[0, 60, 40, 100], Some(&[0.0, 30.0, 30.0, 40.0])),
+            ],
+        )],
     )
 }
 
@@ -88,8 +94,7 @@ fn a_corpus_without_tokens_in_a_layer_cannot_be_blended() {
 #[test]
 fn blends_that_mean_nothing_are_refused() {
     let part = |part: &str| BlendError::Part { part: part.into() };
-    let share =
-        |corpus: &str, share: &str| BlendError::Share { corpus: corpus.into(), share: share.into() };
+    let share = |corpus: &str, share: &str| BlendError::Share { corpus: corpus.into(), share: share.into() };
     for (text, wanted) in [
         ("", part("")),
         ("dev", part("dev")),

@@ -1,0 +1,369 @@
+//! The experts of one model file: which layers have them, in which tensors, how many bytes each.
+
+use std::collections::BTreeMap;
+
+use super::layout::{Keys, Layout};
+use super::names::{self, Axis, Role};
+use super::{Family, Gate, MoeError, family};
+use crate::gguf::{Model, Tensor, TensorType};
+
+/// Groups of experts between which a token's choice is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Groups {
+    /// `{arch}.expert_group_count`; 1 limits nothing, but llama.cpp then wants two experts or more.
+    pub count: u32,
+    /// `{arch}.expert_group_used_count`: groups that a token can reach.
+    pub used: u32,
+}
+
+/// When the experts of a layer run, and how they are chosen.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LayerKind {
+    /// Chosen by a router, for every token.
+    Trunk,
+    /// Looked up by the token in a table.
+    Hash,
+    /// Part of a multi-token-prediction block, which does not run in an ordinary context.
+    NextN,
+}
+
+/// A tensor with an expert axis.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct ExpertTensor {
+    /// Index into [`Model::tensors`].
+    pub index: usize,
+    /// What it is for; [`Role::axis`] is the dimension that counts experts.
+    pub role: Role,
+    /// Bytes of one expert, which are contiguous: expert `e` begins at `e * slab_bytes`.
+    pub slab_bytes: u64,
+}
+
+/// A layer with experts.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct ExpertLayer {
+    /// Number of the block.
+    pub layer: u32,
+    /// Experts that it holds.
+    pub n_expert: u32,
+    /// Experts that llama.cpp's graph selects for a token.
+    pub n_used: u32,
+    /// When they run.
+    pub kind: LayerKind,
+    /// Its tensors with an expert axis, in the order of the file.
+    pub tensors: Vec<ExpertTensor>,
+    /// Index into [`Model::tensors`] of the table token → expert ids, whose values are ids.
+    pub hash_table: Option<usize>,
+    /// Bytes of one expert in all tensors of the layer.
+    pub bytes_per_expert: u64,
+}
+
+impl ExpertLayer {
+    /// How many experts stay when `k` of the model's are kept: a layer that has fewer stays whole.
+    pub fn kept(&self, k: u32) -> u32 {
+        k.min(self.n_expert)
+    }
+
+    /// The tensor with a role.
+    pub fn tensor(&self, role: Role) -> Option<&ExpertTensor> {
+        self.tensors.iter().find(|tensor| tensor.role == role)
+    }
+}
+
+/// The experts of a model.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Experts {
+    /// `general.architecture`.
+    pub architecture: String,
+    /// Its row in the table; without one the general rules hold alone.
+    pub family: Option<&'static Family>,
+    /// `{arch}.block_count`: all blocks, those of multi-token prediction included.
+    pub n_layer: u32,
+    /// `{arch}.expert_count`: the experts of a layer, and of the largest layer where they differ.
+    pub n_expert: u32,
+    /// `{arch}.expert_used_count`, its largest entry when it has one a layer.
+    pub n_expert_used: u32,
+    /// The entries of `{arch}.expert_used_count` when it has one a layer.
+    pub used_per_layer: Option<Vec<u32>>,
+    /// Expert groups.
+    pub groups: Option<Groups>,
+    /// Multi-token-prediction blocks, the last of the blocks.
+    pub n_nextn: u32,
+    /// The gate that routes, by the architecture and by `{arch}.expert_gating_func`; `None` when neither tells.
+    pub gate: Option<Gate>,
+    /// Whether a layer has shared experts, which run for every token and are not cut.
+    pub shared: bool,
+    /// Whether a layer has experts that serve a fixed run of others; such a model is not cut.
+    pub chunks: bool,
+    /// The layers with experts, ascending.
+    pub layers: Vec<ExpertLayer>,
+}
+
+impl Experts {
+    /// Reads the experts of a model, and refuses what would be cut wrongly.
+    pub fn read(model: &Model) -> Result<Self, MoeError> {
+        let keys = Keys::of(model)?;
+        let sorted = Sorted::of(model);
+        if let Some(tensor) = sorted.per_expert {
+            return Err(MoeError::PerExpertTensors { file: keys.file(), tensor: name_of(tensor) });
+        }
+        let n_expert = keys.count("expert_count")?;
+        match sorted.layers.values().next().and_then(|parts| parts.first()) {
+            // One expert is what some converters write for a dense model.
+            None if n_expert <= 1 => {
+                return Err(MoeError::NotMoe { file: keys.file(), architecture: keys.architecture });
+            }
+            None => {
+                let key = keys.name("expert_count");
+                return Err(MoeError::NoExpertTensors { file: keys.file(), key, count: n_expert });
+            }
+            Some(part) if n_expert == 0 => {
+                return Err(MoeError::NoExpertCount {
+                    file: keys.file(),
+                    tensor: name_of(part.tensor),
+                    key: keys.name("expert_count"),
+                });
+            }
+            Some(_) => {}
+        }
+        let family = family(&keys.architecture);
+        let layout = Layout::read(&keys, family, n_expert)?;
+        let reader = Reader { keys: &keys, family, layout: &layout };
+        let layers = reader.layers(&sorted)?;
+        reader.check_unknown(&sorted, &layers)?;
+        let gate_key = model.arch_value("expert_gating_func").and_then(|value| value.as_u64());
+        Ok(Self {
+            family,
+            n_layer: layout.n_layer,
+            n_expert,
+            n_expert_used: layout.used.largest(),
+            used_per_layer: layout.used.per_layer().map(<[u32]>::to_vec),
+            groups: layout.groups,
+            n_nextn: layout.n_nextn,
+            gate: match family {
+                Some(family) => family.selection.gate(gate_key),
+                None => gate_key.and_then(Gate::from_key),
+            },
+            shared: sorted.shared,
+            chunks: sorted.chunks,
+            layers,
+            architecture: keys.architecture,
+        })
+    }
+
+    /// The layer of this number, if it has experts.
+    pub fn layer(&self, il: u32) -> Option<&ExpertLayer> {
+        self.layers.binary_search_by_key(&il, |layer| layer.layer).ok().map(|at| &self.layers[at])
+    }
+
+    /// Bytes of all experts, router rows included.
+    pub fn expert_bytes(&self) -> u64 {
+        self.layers.iter().map(|layer| layer.bytes_per_expert * u64::from(layer.n_expert)).sum()
+    }
+}
+
+/// A tensor that belongs to the experts of a layer.
+#[derive(Clone, Copy)]
+struct Part<'a> {
+    index: usize,
+    axis: Axis,
+    tensor: &'a Tensor,
+}
+
+/// The tensors of a model by what the experts are to them.
+#[derive(Default)]
+struct Sorted<'a> {
+    /// By layer, tensors with an expert axis and hash tables.
+    layers: BTreeMap<u32, Vec<Part<'a>>>,
+    unknown: Vec<&'a Tensor>,
+    per_expert: Option<&'a Tensor>,
+    chunks: bool,
+    shared: bool,
+}
+
+impl<'a> Sorted<'a> {
+    fn of(model: &'a Model) -> Self {
+        let mut sorted = Self::default();
+        for (index, tensor) in model.tensors().iter().enumerate() {
+            let name = tensor.info.name.as_str();
+            let axis = names::classify(name);
+            match (axis, names::split_block(name)) {
+                (Axis::Expert(_) | Axis::HashTable, Some((layer, _))) => {
+                    sorted.layers.entry(layer).or_default().push(Part { index, axis, tensor });
+                }
+                (Axis::PerExpert, _) => sorted.per_expert = sorted.per_expert.or(Some(tensor)),
+                (Axis::Chunk, _) => sorted.chunks = true,
+                (Axis::Unknown, _) => sorted.unknown.push(tensor),
+                (_, Some((_, "ffn_up_shexp.weight"))) => sorted.shared = true,
+                _ => {}
+            }
+        }
+        sorted
+    }
+}
+
+/// Puts the layers together.
+struct Reader<'a> {
+    keys: &'a Keys<'a>,
+    family: Option<&'static Family>,
+    layout: &'a Layout,
+}
+
+impl Reader<'_> {
+    fn layers(&self, sorted: &Sorted<'_>) -> Result<Vec<ExpertLayer>, MoeError> {
+        if let Some((&layer, parts)) = sorted.layers.range(self.layout.n_layer..).next() {
+            return Err(MoeError::LayerRange {
+                file: self.keys.file(),
+                tensor: name_of(parts[0].tensor),
+                layer,
+                key: self.keys.name("block_count"),
+                n_layer: self.layout.n_layer,
+            });
+        }
+        sorted.layers.iter().map(|(&layer, parts)| self.layer(layer, parts)).collect()
+    }
+
+    fn layer(&self, layer: u32, parts: &[Part<'_>]) -> Result<ExpertLayer, MoeError> {
+        let layout = self.layout;
+        let kind = if layer >= layout.n_layer - layout.n_nextn {
+            LayerKind::NextN
+        } else if layer < layout.n_hash {
+            LayerKind::Hash
+        } else {
+            LayerKind::Trunk
+        };
+        self.check_parts(layer, kind, parts)?;
+        let (n_expert, source_of_count) = self.n_expert(kind, parts)?;
+        let own_entry = kind != LayerKind::NextN && self.family.is_some_and(|family| family.per_layer_used);
+        let n_used = layout.used.in_layer(layer, own_entry);
+        if n_used == 0 || n_used > n_expert {
+            let key = self.keys.name("expert_used_count");
+            return Err(MoeError::UsedCount { file: self.keys.file(), layer, key, used: n_used, n_expert });
+        }
+        let mut tensors = Vec::with_capacity(parts.len());
+        let mut hash_table = None;
+        for part in parts {
+            match part.axis {
+                Axis::Expert(role) => {
+                    let slab_bytes = self.slab_bytes(part.tensor, role, n_expert, &source_of_count)?;
+                    tensors.push(ExpertTensor { index: part.index, role, slab_bytes });
+                }
+                _ => {
+                    self.check_hash_table(part.tensor, n_used)?;
+                    hash_table = Some(part.index);
+                }
+            }
+        }
+        let bytes_per_expert = tensors.iter().map(|tensor| tensor.slab_bytes).sum();
+        Ok(ExpertLayer { layer, n_expert, n_used, kind, tensors, hash_table, bytes_per_expert })
+    }
+
+    /// A layer needs its router, its up and its down weights, each once; a hash layer also its table.
+    fn check_parts(&self, layer: u32, kind: LayerKind, parts: &[Part<'_>]) -> Result<(), MoeError> {
+        for (at, part) in parts.iter().enumerate() {
+            if let Some(first) = parts[..at].iter().find(|other| other.axis == part.axis) {
+                let (first, second) = (name_of(first.tensor), name_of(part.tensor));
+                return Err(MoeError::Twice { file: self.keys.file(), first, second });
+            }
+        }
+        let has = |axis| parts.iter().any(|part| part.axis == axis);
+        let missing = if !has(Axis::Expert(Role::RouterWeight)) {
+            Some("ffn_gate_inp.weight")
+        } else if !has(Axis::Expert(Role::Up)) && !has(Axis::Expert(Role::GateUp)) {
+            Some("ffn_up_exps.weight")
+        } else if !has(Axis::Expert(Role::Down)) {
+            Some("ffn_down_exps.weight")
+        } else if kind == LayerKind::Hash && !has(Axis::HashTable) {
+            Some("ffn_gate_tid2eid.weight")
+        } else {
+            None
+        };
+        match missing {
+            Some(missing) => Err(MoeError::Incomplete { file: self.keys.file(), layer, missing }),
+            None => Ok(()),
+        }
+    }
+
+    /// The number of experts of a layer, and what tells it.
+    fn n_expert(&self, kind: LayerKind, parts: &[Part<'_>]) -> Result<(u32, String), MoeError> {
+        let key = self.keys.name("expert_count");
+        let own_count =
+            kind != LayerKind::NextN && self.family.is_some_and(|family| family.per_layer_experts);
+        let router = parts.iter().find(|part| part.axis == Axis::Expert(Role::RouterWeight));
+        let Some(router) = router.filter(|_| own_count) else {
+            return Ok((self.layout.n_expert, key));
+        };
+        let found = router.tensor.info.dims.get(Role::RouterWeight.axis()).copied().unwrap_or(1);
+        match u32::try_from(found) {
+            Ok(n_expert) if n_expert <= self.layout.n_expert => Ok((n_expert, name_of(router.tensor))),
+            _ => Err(MoeError::ExpertMismatch {
+                file: self.keys.file(),
+                tensor: name_of(router.tensor),
+                found,
+                source_of_count: format!("{key}, the largest number of a layer,"),
+                expected: self.layout.n_expert,
+            }),
+        }
+    }
+
+    /// Bytes of one expert of a tensor whose expert axis must count `n_expert`.
+    fn slab_bytes(&self, tensor: &Tensor, role: Role, n_expert: u32, source: &str) -> Result<u64, MoeError> {
+        let (info, axis) = (&tensor.info, role.axis());
+        if info.dims.iter().skip(axis + 1).any(|&dim| dim != 1) {
+            let (file, shape) = (self.keys.file(), info.dims.clone());
+            return Err(MoeError::Shape { file, tensor: name_of(tensor), shape, axis });
+        }
+        let found = info.dims.get(axis).copied().unwrap_or(1);
+        if found != u64::from(n_expert) {
+            return Err(MoeError::ExpertMismatch {
+                file: self.keys.file(),
+                tensor: name_of(tensor),
+                found,
+                source_of_count: source.to_owned(),
+                expected: n_expert,
+            });
+        }
+        if axis == 0 && info.ty.block_elements() > 1 {
+            let ty = info.ty.name();
+            return Err(MoeError::PackedAxis { file: self.keys.file(), tensor: name_of(tensor), ty });
+        }
+        // The expert axis is the outermost and an expert is whole rows, or one element: the division is exact.
+        Ok(info.bytes() / u64::from(n_expert))
+    }
+
+    fn check_hash_table(&self, tensor: &Tensor, n_used: u32) -> Result<(), MoeError> {
+        let info = &tensor.info;
+        if info.ty == TensorType::I32 && info.dims.len() == 2 && info.dims[0] == u64::from(n_used) {
+            return Ok(());
+        }
+        Err(MoeError::HashTable {
+            file: self.keys.file(),
+            tensor: name_of(tensor),
+            found: format!("shape {:?} of type {}", info.dims, info.ty),
+            wanted: format!("{n_used} expert ids of type I32 a token"),
+        })
+    }
+
+    /// A tensor of unknown name is no concern of ours unless it may have one entry an expert.
+    fn check_unknown(&self, sorted: &Sorted<'_>, layers: &[ExpertLayer]) -> Result<(), MoeError> {
+        for tensor in &sorted.unknown {
+            let (name, dims) = (&tensor.info.name, &tensor.info.dims);
+            let outermost = dims.iter().rev().copied().find(|&dim| dim != 1).unwrap_or(1);
+            let counts_experts = outermost == u64::from(self.layout.n_expert)
+                || layers.iter().any(|layer| outermost == u64::from(layer.n_expert));
+            let why = if names::looks_like_expert(name) {
+                "by its name".to_owned()
+            } else if counts_experts {
+                format!("its outermost dimension is {outermost}, as are the experts")
+            } else {
+                continue;
+            };
+            let (file, shape) = (self.keys.file(), dims.clone());
+            return Err(MoeError::UnknownTensor { file, tensor: name.clone(), shape, why });
+        }
+        Ok(())
+    }
+}
+
+fn name_of(tensor: &Tensor) -> String {
+    tensor.info.name.clone()
+}

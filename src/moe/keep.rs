@@ -1,0 +1,175 @@
+//! How many experts a model can keep.
+
+use std::fmt;
+
+use thiserror::Error;
+
+use super::Experts;
+
+/// A number of experts that a model cannot keep.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[error("cannot keep {k} of {n_expert} experts: {limit}{}", Nearest(*below, *above))]
+pub struct KeepError {
+    /// The number.
+    pub k: u32,
+    /// Experts of the model.
+    pub n_expert: u32,
+    /// What is against it.
+    pub limit: KeepLimit,
+    /// The next smaller number that is possible.
+    pub below: Option<u32>,
+    /// The next larger one.
+    pub above: Option<u32>,
+}
+
+/// What limits the number of experts that a model can keep.
+#[derive(Clone, Debug, PartialEq, Eq, Error)]
+pub enum KeepLimit {
+    /// No expert.
+    #[error("at least one has to stay")]
+    Zero,
+    /// More than there are.
+    #[error("there are not so many")]
+    TooMany,
+    /// Fewer than a token goes to.
+    #[error("a token goes to {used} of them")]
+    BelowUsed {
+        /// The largest `{arch}.expert_used_count`.
+        used: u32,
+    },
+    /// llama.cpp wants more experts than groups.
+    #[error("llama.cpp needs more of them than groups, of which there are {groups}")]
+    GroupCount {
+        /// `{arch}.expert_group_count`.
+        groups: u32,
+    },
+    /// Groups of unequal size.
+    #[error("the {groups} groups have to keep the same number each")]
+    GroupRemainder {
+        /// `{arch}.expert_group_count`.
+        groups: u32,
+    },
+    /// Groups are ranked by their two best experts.
+    #[error("each of the {groups} groups needs at least 2")]
+    GroupSize {
+        /// `{arch}.expert_group_count`.
+        groups: u32,
+    },
+    /// The groups that a token reaches hold fewer experts than it goes to.
+    #[error("the {groups_used} groups that a token reaches would hold {reach}, and it goes to {used}")]
+    GroupReach {
+        /// `{arch}.expert_group_used_count`.
+        groups_used: u32,
+        /// Experts that they would hold together.
+        reach: u32,
+        /// The largest `{arch}.expert_used_count`.
+        used: u32,
+    },
+    /// llama.cpp computes something else at a certain number of experts.
+    #[error("{architecture} is another model at {count} experts: {what}")]
+    SpecialCount {
+        /// `general.architecture`.
+        architecture: &'static str,
+        /// The number, of the model or asked for.
+        count: u32,
+        /// What depends on it.
+        what: &'static str,
+    },
+    /// No number is possible but all.
+    #[error("a model of architecture {architecture} cannot be cut: {why}")]
+    Refused {
+        /// `general.architecture`.
+        architecture: String,
+        /// The reason.
+        why: &'static str,
+    },
+}
+
+const CHUNKS: &str = "it has chunk experts, which each serve a fixed run of experts";
+
+impl Experts {
+    /// Whether every layer can keep `k` experts, or all of its own where it has fewer.
+    ///
+    /// With groups, each of them has to keep `k / groups`. Keeping all experts is always possible.
+    pub fn check_keep(&self, k: u32) -> Result<(), KeepError> {
+        self.limit(k).map_err(|limit| KeepError {
+            k,
+            n_expert: self.n_expert,
+            limit,
+            below: (1..k.min(self.n_expert)).rev().find(|&k| self.limit(k).is_ok()),
+            above: k.checked_add(1).and_then(|k| self.next_keep(k)),
+        })
+    }
+
+    /// Every possible number of experts, ascending; the last is all of them.
+    pub fn possible_keeps(&self) -> Vec<u32> {
+        (1..=self.n_expert).filter(|&k| self.limit(k).is_ok()).collect()
+    }
+
+    /// The smallest possible number that is `k` or more.
+    pub fn next_keep(&self, k: u32) -> Option<u32> {
+        (k.max(1)..=self.n_expert).find(|&k| self.limit(k).is_ok())
+    }
+
+    fn limit(&self, k: u32) -> Result<(), KeepLimit> {
+        let used = self.n_expert_used;
+        match k {
+            0 => return Err(KeepLimit::Zero),
+            k if k > self.n_expert => return Err(KeepLimit::TooMany),
+            k if k == self.n_expert => return Ok(()),
+            _ => {}
+        }
+        let why = self.family.and_then(|family| family.refuse).or(self.chunks.then_some(CHUNKS));
+        if let Some(why) = why {
+            return Err(KeepLimit::Refused { architecture: self.architecture.clone(), why });
+        }
+        if k < used {
+            return Err(KeepLimit::BelowUsed { used });
+        }
+        if let Some(groups) = self.groups {
+            self.group_limit(k, groups.count, groups.used)?;
+        }
+        if let Some(family) = self.family
+            && let Some((count, what)) = family.special_count
+            && (self.n_expert == count || k == count)
+        {
+            return Err(KeepLimit::SpecialCount { architecture: family.architecture, count, what });
+        }
+        Ok(())
+    }
+
+    fn group_limit(&self, k: u32, groups: u32, groups_used: u32) -> Result<(), KeepLimit> {
+        if k <= groups {
+            return Err(KeepLimit::GroupCount { groups });
+        }
+        if groups <= 1 {
+            return Ok(());
+        }
+        if !k.is_multiple_of(groups) {
+            return Err(KeepLimit::GroupRemainder { groups });
+        }
+        if k / groups < 2 {
+            return Err(KeepLimit::GroupSize { groups });
+        }
+        let (reach, used) = (groups_used * (k / groups), self.n_expert_used);
+        // A router that selects for itself passes the groups by.
+        let honoured = self.family.is_none_or(|family| family.groups);
+        if honoured && reach < used {
+            return Err(KeepLimit::GroupReach { groups_used, reach, used });
+        }
+        Ok(())
+    }
+}
+
+/// The end of a message: the numbers next to one that is not possible.
+struct Nearest(Option<u32>, Option<u32>);
+
+impl fmt::Display for Nearest {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match (self.0, self.1) {
+            (Some(below), Some(above)) => write!(f, "; possible are {below} and {above}"),
+            (Some(one), None) | (None, Some(one)) => write!(f, "; possible is {one}"),
+            (None, None) => Ok(()),
+        }
+    }
+}
