@@ -144,7 +144,7 @@ impl LayerScores {
     }
 }
 
-/// Scores the experts of every layer of `usage`; the keys are layers.
+/// Scores the experts of every layer of `usage`; the keys are layers. One that routed no token has no scores.
 ///
 /// # Errors
 /// When the usage lacks what the score is made from, a value is not finite (named with layer and expert), or the
@@ -154,6 +154,7 @@ pub fn scores(usage: &Usage, score: Score, blend: &Blend) -> Result<BTreeMap<u32
     usage
         .layers
         .iter()
+        .filter(|layer| layer.total.n_tokens > 0)
         .map(|layer| {
             let column = |wanted| match &shares {
                 None => wanted_column(&layer.total, wanted, layer.layer),
