@@ -3,12 +3,11 @@
 use std::ops::Range;
 use std::path::Path;
 
-use super::error::{GgufError, Malformation};
+use super::error::GgufError;
+use super::limits::{MAX_HEADER_BYTES, MAX_LENGTH};
+use super::malformation::Malformation;
 use super::source::ReadAt;
 use super::value::ValueType;
-
-/// llama.cpp's limit for the bytes of a string and the elements of an array.
-const MAX_LENGTH: u64 = 1 << 30;
 
 /// Least and most bytes that are read at once beyond what is needed.
 const CHUNK: Range<u64> = 64 << 10..1 << 20;
@@ -67,6 +66,10 @@ impl<'s> Cursor<'s> {
     pub(super) fn take(&mut self, n: u64, what: &dyn Fn() -> String) -> Result<Range<usize>, GgufError> {
         let n = usize::try_from(n).ok().filter(|&n| n as u64 <= self.remaining());
         let Some(n) = n else { return Err(self.truncated(what)) };
+        // No overflow: both are bounded by the length of the source.
+        if (self.at + n) as u64 > MAX_HEADER_BYTES {
+            return Err(self.fault(Malformation::HeaderTooLarge { what: what() }));
+        }
         self.fill(n, what)?;
         let range = self.at..self.at + n;
         self.at = range.end;

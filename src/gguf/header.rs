@@ -4,29 +4,17 @@ use std::collections::HashSet;
 use std::path::Path;
 
 use super::cursor::Cursor;
-use super::error::{GgufError, Malformation};
+use super::error::GgufError;
+use super::limits::{
+    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC, MAX_ALIGNMENT, MAX_DIMS, MAX_KEY_BYTES, MAX_NAME_BYTES,
+};
+use super::malformation::Malformation;
 use super::metadata::Metadata;
 use super::sniff::{SNIFFED_BYTES, not_gguf};
 use super::source::ReadAt;
-use super::tensor::{MAX_DIMS, MAX_NAME_BYTES, TensorError, TensorInfo};
+use super::tensor::{TensorError, TensorInfo};
 use super::types::TensorType;
 use super::value::Value;
-
-/// The first bytes of every GGUF file.
-pub const MAGIC: &[u8; 4] = b"GGUF";
-
-/// The metadata key of the alignment.
-pub const ALIGNMENT_KEY: &str = "general.alignment";
-
-/// The alignment of a file that does not declare one, in bytes.
-pub const DEFAULT_ALIGNMENT: u64 = 32;
-
-/// The largest alignment that is accepted, in bytes. llama.cpp has no limit, but pads every tensor to the alignment,
-/// so that a damaged value would blow up a file without use.
-pub const MAX_ALIGNMENT: u64 = 16 << 20;
-
-/// The longest key, in bytes, as the format's description has it.
-pub const MAX_KEY_BYTES: u64 = 65_535;
 
 /// Bytes of an entry with a key of one letter and a value of one byte.
 const LEAST_ENTRY_BYTES: u64 = 8 + 1 + 4 + 1;

@@ -10,12 +10,15 @@
 mod cursor;
 mod error;
 mod header;
+mod limits;
+mod malformation;
 mod metadata;
 mod model;
 mod owned_value;
-mod shards;
+mod shard_name;
 mod sniff;
 mod source;
+mod split;
 mod tensor;
 mod types;
 mod value;
@@ -24,14 +27,23 @@ mod writer;
 #[doc(hidden)]
 pub mod exercise;
 
-pub use error::{GgufError, Malformation, ShardFault};
-pub use header::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, Header, MAGIC, MAX_ALIGNMENT, MAX_KEY_BYTES};
+pub use error::{GgufError, ShardFault};
+pub use header::Header;
+pub use limits::{
+    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC, MAX_ALIGNMENT, MAX_DIMS, MAX_HEADER_BYTES, MAX_KEY_BYTES,
+    MAX_NAME_BYTES,
+};
+pub use malformation::Malformation;
 pub use metadata::Metadata;
 pub use model::{ARCHITECTURE_KEY, Model, Shard, Tensor};
 pub use owned_value::OwnedValue;
-pub use shards::{SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY, parse_shard_name, shard_path};
+pub use shard_name::{parse_shard_name, shard_path};
 pub use source::ReadAt;
-pub use tensor::{MAX_DIMS, MAX_NAME_BYTES, TensorError, TensorInfo};
+pub use split::{SPLIT_COUNT_KEY, SPLIT_NO_KEY, SPLIT_TENSORS_KEY};
+pub use tensor::{TensorError, TensorInfo};
 pub use types::{TensorType, TypeError};
 pub use value::{Array, ArrayIter, Value, ValueType};
 pub use writer::{CURRENT_VERSION, Layout, declared_alignment, write_model};
+
+#[cfg(test)]
+mod tests;

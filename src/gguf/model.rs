@@ -6,11 +6,13 @@ use std::fs::File;
 use std::io;
 use std::path::{Path, PathBuf};
 
-use super::error::{GgufError, Malformation, ShardFault};
+use super::error::{GgufError, ShardFault};
 use super::header::Header;
+use super::malformation::Malformation;
 use super::metadata::Metadata;
-use super::shards::{SPLIT_TENSORS_KEY, Split, check_member, shard_path};
+use super::shard_name::shard_path;
 use super::source::ReadAt;
+use super::split::{SPLIT_TENSORS_KEY, Split, check_member};
 use super::tensor::TensorInfo;
 use super::value::Value;
 

@@ -1,6 +1,6 @@
 //! Names what a file is that does not begin with the GGUF magic.
 
-use super::error::Malformation;
+use super::malformation::Malformation;
 
 /// Bytes from the start of the file that [`not_gguf`] looks at.
 pub(super) const SNIFFED_BYTES: usize = 64;

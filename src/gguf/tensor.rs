@@ -1,12 +1,7 @@
 //! Entries of the tensor table.
 
+use super::limits::{MAX_DIMS, MAX_NAME_BYTES};
 use super::types::TensorType;
-
-/// Dimensions that a tensor has at most.
-pub const MAX_DIMS: usize = 4;
-
-/// Bytes of a tensor's name at most: ggml stores 64 with the closing NUL.
-pub const MAX_NAME_BYTES: usize = 63;
 
 /// Name, shape, type and place of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]

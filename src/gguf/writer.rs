@@ -2,11 +2,10 @@
 
 use std::io::Write;
 
-use super::error::{GgufError, Malformation};
-use super::header::{
-    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC, check_alignment, check_alignment_number, first_duplicate,
-    padded_end,
-};
+use super::error::GgufError;
+use super::header::{check_alignment, check_alignment_number, check_key, first_duplicate, padded_end};
+use super::limits::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC};
+use super::malformation::Malformation;
 use super::metadata::Metadata;
 use super::owned_value::encode_string;
 use super::tensor::TensorInfo;
@@ -117,7 +116,7 @@ pub fn declared_alignment(metadata: &Metadata) -> Result<u64, Malformation> {
 
 fn check_keys(metadata: &Metadata) -> Result<(), Malformation> {
     for (index, key) in (0..).zip(metadata.keys()) {
-        super::header::check_key(key, index)?;
+        check_key(key, index)?;
     }
     Ok(())
 }

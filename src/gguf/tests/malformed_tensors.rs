@@ -1,0 +1,185 @@
+//! One test a malformation of the tensor table and the data section.
+
+use super::*;
+use crate::gguf::{TensorError, TensorType, TypeError};
+
+#[track_caller]
+fn tensor_fault(bytes: &[u8]) -> TensorError {
+    match fault(bytes) {
+        Malformation::Tensor(fault) => fault,
+        other => panic!("a fault of a tensor: {other:?}"),
+    }
+}
+
+#[test]
+fn a_name_that_is_too_long() {
+    let longest = "n".repeat(63);
+    assert!(exercise::header(&tensor_file(&[tensor(&longest, &[8], 0, 0)], 32)).is_ok());
+    let bytes = tensor_file(&[tensor("n".repeat(64), &[8], 0, 0)], 32);
+    assert_eq!(tensor_fault(&bytes), TensorError::NameTooLong { start: longest, bytes: 64 });
+}
+
+#[test]
+fn a_name_longer_than_the_file() {
+    let bytes = [head(1, 0).as_slice(), &(1_u64 << 63).to_le_bytes(), &[0; 24]].concat();
+    let what = "the name of tensor 0".to_owned();
+    assert_eq!(fault(&bytes), Malformation::StringLength { what, declared: 1 << 63, remaining: 24 });
+}
+
+#[test]
+fn a_name_with_a_nul() {
+    let bytes = tensor_file(&[tensor("a\0b", &[8], 0, 0)], 32);
+    assert_eq!(tensor_fault(&bytes), TensorError::NameWithNul { name: "a\0b".into() });
+}
+
+#[test]
+fn a_name_that_is_not_utf8() {
+    let bytes = tensor_file(&[tensor(b"a", &[8], 0, 0), tensor(b"b\xf5", &[8], 0, 32)], 64);
+    assert_eq!(fault(&bytes), Malformation::NotUtf8 { what: "the name of tensor 1".into() });
+}
+
+#[test]
+fn duplicate_names() {
+    let bytes = tensor_file(&[tensor("a", &[8], 0, 0), tensor("a", &[8], 0, 32)], 64);
+    assert_eq!(fault(&bytes), Malformation::DuplicateTensor { tensor: "a".into() });
+}
+
+#[test]
+fn no_dimension_and_too_many() {
+    let bytes = tensor_file(&[tensor("a", &[], 0, 0)], 32);
+    assert_eq!(tensor_fault(&bytes), TensorError::DimensionCount { tensor: "a".into(), dims: 0 });
+    let bytes = tensor_file(&[tensor("a", &[1; 5], 0, 0)], 32);
+    assert_eq!(tensor_fault(&bytes), TensorError::DimensionCount { tensor: "a".into(), dims: 5 });
+    let mut bytes = head(1, 0);
+    bytes.extend([text("a").as_slice(), &[0xff; 4], &[0; 64]].concat());
+    let dims = u32::MAX.into();
+    assert_eq!(tensor_fault(&bytes), TensorError::DimensionCount { tensor: "a".into(), dims });
+}
+
+#[test]
+fn a_dimension_of_zero() {
+    let bytes = tensor_file(&[tensor("a", &[8, 0, 2], 0, 0)], 32);
+    assert_eq!(tensor_fault(&bytes), TensorError::ZeroDimension { tensor: "a".into(), dim: 1 });
+}
+
+#[test]
+fn dimensions_whose_product_overflows() {
+    for dims in [vec![1 << 32, 1 << 32], vec![1 << 63], vec![u64::MAX], vec![1 << 16; 4], vec![1 << 62, 2]] {
+        let bytes = tensor_file(&[tensor("a", &dims, 24, 0)], 32);
+        assert_eq!(tensor_fault(&bytes), TensorError::TooManyElements { tensor: "a".into(), dims });
+    }
+}
+
+#[test]
+fn more_bytes_than_can_be_counted() {
+    let dims = vec![1 << 62];
+    let bytes = tensor_file(&[tensor("a", &dims, 0, 0)], 32);
+    let tensor = "a".into();
+    assert_eq!(tensor_fault(&bytes), TensorError::TooManyBytes { tensor, dims, ty: TensorType::F32 });
+}
+
+#[test]
+fn a_row_of_partial_blocks() {
+    for (ty, row) in [(TensorType::Q8_0, 31), (TensorType::Q4_K, 128), (TensorType::MXFP4, 48)] {
+        let bytes = tensor_file(&[tensor("a", &[row, 256], ty.id(), 0)], 1 << 16);
+        assert_eq!(tensor_fault(&bytes), TensorError::PartialBlock { tensor: "a".into(), row, ty });
+    }
+}
+
+#[test]
+fn an_element_type_that_is_unknown() {
+    for id in [44, 1000, u32::MAX] {
+        let bytes = tensor_file(&[tensor("a", &[256], id, 0)], 1024);
+        let source = TypeError::Unknown { id };
+        assert_eq!(fault(&bytes), Malformation::TensorType { tensor: "a".into(), source });
+    }
+}
+
+#[test]
+fn an_element_type_that_was_dropped() {
+    let names = [
+        (4, "Q4_2"),
+        (5, "Q4_3"),
+        (31, "Q4_0_4_4"),
+        (32, "Q4_0_4_8"),
+        (33, "Q4_0_8_8"),
+        (36, "IQ4_NL_4_4"),
+        (37, "IQ4_NL_4_8"),
+        (38, "IQ4_NL_8_8"),
+    ];
+    for (id, name) in names {
+        let bytes = tensor_file(&[tensor("a", &[256], id, 0)], 1024);
+        let source = TypeError::Retired { id, name };
+        assert_eq!(fault(&bytes), Malformation::TensorType { tensor: "a".into(), source });
+    }
+}
+
+#[test]
+fn an_unaligned_offset() {
+    let bytes = tensor_file(&[tensor("a", &[8], 0, 0), tensor("b", &[8], 0, 33)], 96);
+    let expected = Malformation::OffsetUnaligned { tensor: "b".into(), offset: 33, alignment: 32 };
+    assert_eq!(fault(&bytes), expected);
+}
+
+#[test]
+fn overlapping_tensors() {
+    let bytes = tensor_file(&[tensor("a", &[16], 0, 0), tensor("b", &[8], 0, 32)], 96);
+    let expected = Malformation::OffsetOverlap { tensor: "b".into(), offset: 32, expected: 64 };
+    assert_eq!(fault(&bytes), expected);
+}
+
+#[test]
+fn tensors_out_of_order() {
+    let bytes = tensor_file(&[tensor("a", &[8], 0, 32), tensor("b", &[8], 0, 0)], 96);
+    let expected = Malformation::OffsetGap { tensor: "a".into(), offset: 32, expected: 0 };
+    assert_eq!(fault(&bytes), expected);
+}
+
+#[test]
+fn a_hole_between_tensors() {
+    let bytes = tensor_file(&[tensor("a", &[8], 0, 0), tensor("b", &[8], 0, 64)], 96);
+    let expected = Malformation::OffsetGap { tensor: "b".into(), offset: 64, expected: 32 };
+    assert_eq!(fault(&bytes), expected);
+}
+
+#[test]
+fn sizes_whose_sum_overflows() {
+    let half = 1 << 62;
+    let tensors = [tensor("a", &[half], 24, 0), tensor("b", &[half], 24, half)];
+    assert_eq!(fault(&tensor_file(&tensors, 32)), Malformation::DataOverflow { tensor: "b".into() });
+    // The padding alone, and the header alone, can make it overflow too.
+    let tensors = [tensor("a", &[(1 << 63) - 1], 24, 0)];
+    assert_eq!(fault(&tensor_file(&tensors, 32)), Malformation::DataOverflow { tensor: "a".into() });
+    let tensors = [tensor("a", &[(1 << 63) - 64], 24, 0)];
+    assert_eq!(fault(&tensor_file(&tensors, 32)), Malformation::DataOverflow { tensor: "a".into() });
+}
+
+#[test]
+fn an_end_within_the_data() {
+    let tensors = [tensor("a", &[16], 0, 0), tensor("b", &[9], 0, 64), tensor("c", &[8], 0, 128)];
+    let whole = tensor_file(&tensors, 160);
+    assert!(exercise::header(&whole).is_ok());
+    let data = whole.len() as u64 - 160;
+    let truncated = |tensor: &str, end, len| Malformation::DataTruncated { tensor: tensor.into(), end, len };
+    for (keep, name, end) in [(159, "c", 160), (128, "c", 160), (99, "b", 100), (63, "a", 64), (0, "a", 64)] {
+        let len = data + keep;
+        assert_eq!(fault(&whole[..len as usize]), truncated(name, data + end, len));
+    }
+    // Inside the padding between table and data.
+    assert_eq!(fault(&whole[..data as usize - 1]), truncated("a", data + 64, data - 1));
+}
+
+#[test]
+fn shards_joined_end_to_end() {
+    let one = tensor_file(&[tensor("a", &[9], 0, 0)], 64);
+    let position = one.len() as u64;
+    assert_eq!(fault(&[one.clone(), one.clone()].concat()), Malformation::JoinedShards { position });
+    // The first without the padding of its last tensor.
+    let unpadded = &one[..one.len() - 28];
+    let position = unpadded.len() as u64;
+    assert_eq!(fault(&[unpadded, one.as_slice()].concat()), Malformation::JoinedShards { position });
+    // The first without a tensor, padded or not.
+    assert_eq!(fault(&[head(0, 0), one.clone()].concat()), Malformation::JoinedShards { position: 24 });
+    let padded = tensor_file(&[], 0);
+    assert_eq!(fault(&[padded, one].concat()), Malformation::JoinedShards { position: 32 });
+}
