@@ -73,7 +73,8 @@ impl Inspection {
             [_] => experts.check_keep(fewer.max(1)).err().map(|error| error.limit.to_string()),
             _ => None,
         };
-        let of_kind = |kind| ranges(experts.layers.iter().filter(|layer| layer.kind == kind).map(|layer| layer.layer));
+        let of_kind =
+            |kind| ranges(experts.layers.iter().filter(|layer| layer.kind == kind).map(|layer| layer.layer));
         Ok(Inspection {
             file: source.file_name(),
             files: source.model.shards().len(),
@@ -105,7 +106,11 @@ impl Inspection {
         let mut line = |name: &str, value: String| lines.push(format!("{name:<16}{value}\n"));
         let files = if self.files == 1 { String::new() } else { format!(" in {} files", self.files) };
         line("model", format!("{}, {}{files}", self.file, bytes(self.bytes)));
-        let unknown = if self.known_architecture { "" } else { " (not in this moeslice's table: the general rules hold)" };
+        let unknown = if self.known_architecture {
+            ""
+        } else {
+            " (not in this moeslice's table: the general rules hold)"
+        };
         line("architecture", format!("{}{unknown}", self.architecture));
         line("layers", format!("{}, with experts: {}", self.n_layer, self.expert_layers));
         line("experts", format!("{} a layer, {} used for a token", self.n_expert, self.n_expert_used));
@@ -121,10 +126,13 @@ impl Inspection {
         }
         let share = self.expert_bytes as f64 / self.bytes.max(1) as f64 * 100.0;
         line("expert weights", format!("{}, {share:.0} % of the file", bytes(self.expert_bytes)));
-        line("possible K", match &self.cannot_be_cut {
-            Some(reason) => format!("none but {}: {reason}", self.n_expert),
-            None => ranges(self.possible_k.iter().copied()),
-        });
+        line(
+            "possible K",
+            match &self.cannot_be_cut {
+                Some(reason) => format!("none but {}: {reason}", self.n_expert),
+                None => ranges(self.possible_k.iter().copied()),
+            },
+        );
         line("fingerprint", self.fingerprint.clone());
         line("routers", self.router_hash.clone());
         let rows = self.rows.iter().map(|row| {
@@ -204,7 +212,9 @@ fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
             _ => runs.push((number, number)),
         }
     }
-    let shown = |(first, last): &(u32, u32)| if first == last { first.to_string() } else { format!("{first}-{last}") };
+    let shown = |(first, last): &(u32, u32)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
     runs.iter().map(shown).collect::<Vec<_>>().join(", ")
 }
 

@@ -94,17 +94,31 @@ impl LlamaFlags {
             [] => None,
             _ if none => Some(Vec::new()),
             // The processor always takes part, and is no device to put layers on.
-            names => Some(backend.devices_named(names).map_err(Failure::arguments)?.into_iter().filter(Device::is_gpu).collect()),
+            names => Some(
+                backend
+                    .devices_named(names)
+                    .map_err(Failure::arguments)?
+                    .into_iter()
+                    .filter(Device::is_gpu)
+                    .collect(),
+            ),
         };
         let gpus: Vec<String> = match &chosen {
             Some(devices) => devices.iter().map(|device: &Device| device.name.clone()).collect(),
             None => all.iter().filter(|device| device.is_gpu()).map(|device| device.name.clone()).collect(),
         };
         if gpus.is_empty() && self.gpu_layers > 0 {
-            remark(quiet, &format!("--gpu-layers {} has no effect: no GPU is used here, the model runs on the processor", self.gpu_layers));
+            remark(
+                quiet,
+                &format!(
+                    "--gpu-layers {} has no effect: no GPU is used here, the model runs on the processor",
+                    self.gpu_layers
+                ),
+            );
         }
         let cpu = || all.iter().find(|device| device.kind == crate::llama::DeviceKind::Cpu).cloned();
-        let cpu = cpu().ok_or_else(|| Failure::running(anyhow::anyhow!("llama.cpp has no processor backend here")))?;
+        let cpu = cpu()
+            .ok_or_else(|| Failure::running(anyhow::anyhow!("llama.cpp has no processor backend here")))?;
         let placement = Placement {
             devices: chosen,
             gpu_layers: self.gpu_layers,
@@ -118,9 +132,9 @@ impl LlamaFlags {
     fn overrides(&self, backend: &Backend, cpu: &Device) -> Result<Vec<(String, Device)>, Failure> {
         let mut overrides = Vec::new();
         for text in &self.override_tensor {
-            let (pattern, name) = text
-                .rsplit_once('=')
-                .ok_or_else(|| Failure::arguments(format!("--override-tensor {text:?}: expected PATTERN=DEVICE")))?;
+            let (pattern, name) = text.rsplit_once('=').ok_or_else(|| {
+                Failure::arguments(format!("--override-tensor {text:?}: expected PATTERN=DEVICE"))
+            })?;
             let device = backend.devices_named(&[name.to_owned()]).map_err(Failure::arguments)?.remove(0);
             overrides.push((pattern.to_owned(), device));
         }
@@ -136,7 +150,13 @@ impl LlamaFlags {
     }
 
     /// Loads the model, with a progress bar.
-    pub fn load(&self, backend: &'static Backend, path: &Path, placement: &Placement, quiet: bool) -> Result<Model, Failure> {
+    pub fn load(
+        &self,
+        backend: &'static Backend,
+        path: &Path,
+        placement: &Placement,
+        quiet: bool,
+    ) -> Result<Model, Failure> {
         let bar = output::progress(quiet, 100, output::Unit::Percent);
         bar.set_message("loading");
         let model = Model::load(backend, path, placement, &mut |share| {

@@ -20,7 +20,9 @@ use std::path::Path;
 /// See which experts of a Mixture-of-Experts model your work wakes up, and cut the others out of its GGUF file.
 #[derive(Parser, Debug)]
 #[command(name = "moeslice", version, about, max_term_width = 100)]
-#[command(after_help = "Exit codes: 0 done, 1 failed while running, 2 wrong arguments, 3 the input is not usable, 130 interrupted.")]
+#[command(
+    after_help = "Exit codes: 0 done, 1 failed while running, 2 wrong arguments, 3 the input is not usable, 130 interrupted."
+)]
 struct Cli {
     #[command(subcommand)]
     command: Command,
@@ -92,7 +94,10 @@ fn long_flags(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let rename = |argument: OsString| {
         rest |= argument == "--";
         let known = SHORT_FLAGS.iter().chain(&[("-fa", "--flash-attn"), ("--n-gpu-layers", "--gpu-layers")]);
-        let found = argument.to_str().filter(|_| !rest).and_then(|text| known.clone().find(|(short, _)| *short == text));
+        let found = argument
+            .to_str()
+            .filter(|_| !rest)
+            .and_then(|text| known.clone().find(|(short, _)| *short == text));
         found.map_or(argument.clone(), |(_, long)| OsString::from(*long))
     };
     arguments.into_iter().map(rename).collect()

@@ -1,6 +1,7 @@
 //! What commands print: data to stdout, remarks and progress to stderr.
 
 use super::failure::Failure;
+use crate::json;
 use comfy_table::{CellAlignment, ContentArrangement, Table, TableStyle};
 use indicatif::{ProgressBar, ProgressStyle};
 use serde::Serialize;
@@ -17,9 +18,7 @@ pub fn print(text: &str) -> Result<(), Failure> {
 
 /// Writes `value` to stdout as JSON.
 pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
-    let mut text = serde_json::to_string_pretty(value).map_err(Failure::running)?;
-    text.push('\n');
-    print(&text)
+    print(&json::to_text(value))
 }
 
 /// Says something on stderr, unless `quiet`.
@@ -69,7 +68,9 @@ pub fn progress(quiet: bool, total: u64, what: Unit) -> ProgressBar {
         Unit::Percent => "{percent} %",
     };
     let template = format!("{{msg:<12}} {{bar:30}} {counts}  {{eta}} left");
-    bar.set_style(ProgressStyle::with_template(&template).expect("the template is valid").progress_chars("━╸ "));
+    bar.set_style(
+        ProgressStyle::with_template(&template).expect("the template is valid").progress_chars("━╸ "),
+    );
     bar
 }
 

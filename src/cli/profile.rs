@@ -74,8 +74,14 @@ pub fn profile(args: &ProfileArgs, quiet: bool) -> Result<(), Failure> {
 }
 
 /// Reads the texts, loads the model and profiles it.
-pub fn run_profile(source: &Source, texts: &TextFlags, flags: &LlamaFlags, quiet: bool) -> Result<Usage, Failure> {
-    let corpora = profile::read_corpora(&texts.files, &mut |text| remark(quiet, &text)).map_err(Failure::input)?;
+pub fn run_profile(
+    source: &Source,
+    texts: &TextFlags,
+    flags: &LlamaFlags,
+    quiet: bool,
+) -> Result<Usage, Failure> {
+    let corpora =
+        profile::read_corpora(&texts.files, &mut |text| remark(quiet, &text)).map_err(Failure::input)?;
     super::llama_flags::catch_interrupts();
     let backend = Backend::start().map_err(Failure::running)?;
     let (placement, devices) = flags.placement(backend, quiet)?;
@@ -101,14 +107,21 @@ pub fn run_profile(source: &Source, texts: &TextFlags, flags: &LlamaFlags, quiet
     bar.finish_and_clear();
     let profiled = profiled.map_err(|error| match error {
         error if error.is_interrupt() => Failure::Interrupted,
-        error @ (profile::ProfileError::NoTokens { .. } | profile::ProfileError::NoPass { .. }) => Failure::input(error),
+        error @ (profile::ProfileError::NoTokens { .. } | profile::ProfileError::NoPass { .. }) => {
+            Failure::input(error)
+        }
         error => Failure::running(error),
     })?;
     say_what_was_profiled(&corpora, &profiled, &devices, quiet);
-    Ok(profiled.into_usage(source.file_name(), &source.identity, backend.version(), devices, flags.ctx_size))
+    Ok(profiled.into_usage(source.model.path(), &source.identity, backend.version(), devices, flags.ctx_size))
 }
 
-fn say_what_was_profiled(corpora: &[CorpusText], profiled: &profile::Profile, devices: &[String], quiet: bool) {
+fn say_what_was_profiled(
+    corpora: &[CorpusText],
+    profiled: &profile::Profile,
+    devices: &[String],
+    quiet: bool,
+) {
     let tokens: u64 = profiled.corpora.iter().map(|corpus| corpus.tokens).sum();
     let seconds = profiled.wall.as_secs_f64();
     let names: Vec<String> = corpora

@@ -101,10 +101,10 @@ impl<'m> Context<'m> {
         log::clear();
         let mut error = [0; ERROR_BYTES];
         // SAFETY: the model is alive; the watch outlives the context, which is freed first.
-        let raw = unsafe {
-            ffi::moeslice_context_new(model.raw.as_ptr(), params, error.as_mut_ptr(), error.len())
-        };
-        let raw = NonNull::new(raw).ok_or_else(|| LlamaError::Context { n_ctx, tail: log::tail(&message(&error)) })?;
+        let raw =
+            unsafe { ffi::moeslice_context_new(model.raw.as_ptr(), params, error.as_mut_ptr(), error.len()) };
+        let raw = NonNull::new(raw)
+            .ok_or_else(|| LlamaError::Context { n_ctx, tail: log::tail(&message(&error)) })?;
         Ok(Context {
             raw,
             watch,
@@ -146,7 +146,12 @@ impl<'m> Context<'m> {
         &mut self,
         batch: &mut Batch,
         observer: &mut dyn Observer,
-        call: unsafe extern "C" fn(*mut ffi::llama_context, ffi::llama_batch, *mut std::ffi::c_char, usize) -> i32,
+        call: unsafe extern "C" fn(
+            *mut ffi::llama_context,
+            ffi::llama_batch,
+            *mut std::ffi::c_char,
+            usize,
+        ) -> i32,
     ) -> Result<(), LlamaError> {
         let n_tokens = batch.len();
         if n_tokens > self.n_batch {
@@ -171,7 +176,9 @@ impl<'m> Context<'m> {
             (Some(error), _) => Err(error.into()),
             (None, 0) => Ok(()),
             (None, ffi::MOESLICE_THREW) => Err(LlamaError::Threw { n_tokens, message: message(&error) }),
-            (None, 2) if self.interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed)) => Err(LlamaError::Interrupted),
+            (None, 2) if self.interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed)) => {
+                Err(LlamaError::Interrupted)
+            }
             (None, status) => Err(LlamaError::Decode { n_tokens, status, tail: log::tail("") }),
         }
     }

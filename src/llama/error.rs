@@ -46,7 +46,9 @@ pub enum LlamaError {
         tail: LogTail,
     },
     /// No context for the model.
-    #[error("llama.cpp cannot make a context of {n_ctx} tokens: {tail}; a smaller -c, -b or -ub needs less memory")]
+    #[error(
+        "llama.cpp cannot make a context of {n_ctx} tokens: {tail}; a smaller -c, -b or -ub needs less memory"
+    )]
     Context {
         /// Tokens asked for, over all sequences.
         n_ctx: u32,
@@ -112,7 +114,9 @@ pub enum ObserveError {
         what: String,
     },
     /// The driver handed back an id that no expert has.
-    #[error("layer {layer}, token {token}: expert id {id} is out of range (the layer has {n_expert} experts); the device or its driver returned wrong data")]
+    #[error(
+        "layer {layer}, token {token}: expert id {id} is out of range (the layer has {n_expert} experts); the device or its driver returned wrong data"
+    )]
     ExpertOutOfRange {
         /// The layer.
         layer: u32,
@@ -124,7 +128,9 @@ pub enum ObserveError {
         n_expert: u32,
     },
     /// One token selected the same expert twice.
-    #[error("layer {layer}, token {token}: expert {id} is selected twice; the routing was misread or the device returned wrong data")]
+    #[error(
+        "layer {layer}, token {token}: expert {id} is selected twice; the routing was misread or the device returned wrong data"
+    )]
     ExpertTwice {
         /// The layer.
         layer: u32,

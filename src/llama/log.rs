@@ -44,7 +44,8 @@ pub(super) fn clear() {
 
 /// The last warnings and errors since [`clear`], `message` (of an exception) last.
 pub(super) fn tail(message: &str) -> LogTail {
-    let mut lines: Vec<String> = STATE.lock().map(|state| state.tail.iter().cloned().collect()).unwrap_or_default();
+    let mut lines: Vec<String> =
+        STATE.lock().map(|state| state.tail.iter().cloned().collect()).unwrap_or_default();
     if !message.is_empty() {
         lines.push(message.to_owned());
     }

@@ -55,7 +55,13 @@ impl Model {
             let mut error = [0; ERROR_BYTES];
             // SAFETY: all that the parameters and arguments point to outlives the call.
             let raw = unsafe {
-                ffi::moeslice_model_load(paths.as_mut_ptr(), paths.len(), *params, error.as_mut_ptr(), error.len())
+                ffi::moeslice_model_load(
+                    paths.as_mut_ptr(),
+                    paths.len(),
+                    *params,
+                    error.as_mut_ptr(),
+                    error.len(),
+                )
             };
             (raw, message(&error))
         })?;
@@ -155,7 +161,8 @@ pub(super) fn with_params<R>(
         .overrides
         .iter()
         .map(|(pattern, _)| {
-            CString::new(pattern.as_str()).map_err(|_| LlamaError::Nul { what: format!("the pattern {pattern:?}") })
+            CString::new(pattern.as_str())
+                .map_err(|_| LlamaError::Nul { what: format!("the pattern {pattern:?}") })
         })
         .collect::<Result<Vec<_>, _>>()?;
     let mut overrides: Vec<ffi::llama_model_tensor_buft_override> = patterns
@@ -167,8 +174,10 @@ pub(super) fn with_params<R>(
             buft: unsafe { ffi::ggml_backend_dev_buffer_type(device.raw) },
         })
         .collect();
-    overrides
-        .push(ffi::llama_model_tensor_buft_override { pattern: std::ptr::null(), buft: std::ptr::null_mut() });
+    overrides.push(ffi::llama_model_tensor_buft_override {
+        pattern: std::ptr::null(),
+        buft: std::ptr::null_mut(),
+    });
     if !placement.overrides.is_empty() {
         params.tensor_buft_overrides = overrides.as_ptr();
     }

@@ -154,7 +154,10 @@ impl<'g> Node<'g> {
         // SAFETY: a live tensor.
         let contiguous = unsafe { ffi::ggml_is_contiguous(self.raw) };
         if elements != values.len() || !contiguous {
-            return Err(self.layout(format!("{} values for {elements} elements (contiguous: {contiguous})", values.len())));
+            return Err(self.layout(format!(
+                "{} values for {elements} elements (contiguous: {contiguous})",
+                values.len()
+            )));
         }
         if elements > 0 {
             // SAFETY: the tensor has data (`expect`), and as many bytes as the values.
@@ -200,7 +203,9 @@ impl<'g> Node<'g> {
         // SAFETY: `target` has room for all rows (the callers resize it), and every read stays inside the tensor:
         // dimensions and strides are its own, and `row_bytes` is at most a row's width.
         unsafe {
-            if n1 * n2 * n3 == n1 && row_bytes == tensor.nb[1] || ffi::ggml_is_contiguous(tensor) && row_bytes == tensor.nb[1] {
+            if n1 * n2 * n3 == n1 && row_bytes == tensor.nb[1]
+                || ffi::ggml_is_contiguous(tensor) && row_bytes == tensor.nb[1]
+            {
                 ffi::ggml_backend_tensor_get(tensor, target.cast(), 0, row_bytes * n1 * n2 * n3);
                 return;
             }

@@ -61,7 +61,9 @@ impl Watch {
     pub(super) unsafe fn begin(&mut self, observer: &mut (dyn Observer + '_)) {
         let observer: *mut (dyn Observer + '_) = observer;
         // SAFETY: only the lifetime in the type changes; the caller vouches for the actual one.
-        self.observer = Some(unsafe { std::mem::transmute::<*mut (dyn Observer + '_), *mut (dyn Observer + 'static)>(observer) });
+        self.observer = Some(unsafe {
+            std::mem::transmute::<*mut (dyn Observer + '_), *mut (dyn Observer + 'static)>(observer)
+        });
         self.error = None;
     }
 
@@ -76,7 +78,11 @@ impl Watch {
 ///
 /// Returning false from the second call would only end the current split of the graph and let the rest run on stale
 /// data, so an error is kept for the end of the decode, and nothing is wanted any more.
-pub(super) unsafe extern "C" fn on_node(raw: *mut ffi::ggml_tensor, ask: bool, user_data: *mut c_void) -> bool {
+pub(super) unsafe extern "C" fn on_node(
+    raw: *mut ffi::ggml_tensor,
+    ask: bool,
+    user_data: *mut c_void,
+) -> bool {
     // SAFETY: the context hands over its `Watch`, which outlives it, and calls from the thread that decodes.
     let watch = unsafe { &mut *user_data.cast::<Watch>() };
     let Some(observer) = watch.observer.filter(|_| watch.error.is_none()) else { return !ask };

@@ -29,9 +29,16 @@ impl FromStr for TextSource {
             None => {
                 let path = PathBuf::from(text);
                 // `.` and `..` have no stem of their own.
-                let resolved = if path.file_stem().is_none() { path.canonicalize().unwrap_or(path.clone()) } else { path.clone() };
+                let resolved = if path.file_stem().is_none() {
+                    path.canonicalize().unwrap_or(path.clone())
+                } else {
+                    path.clone()
+                };
                 let stem = resolved.file_stem().map(|stem| stem.to_string_lossy().into_owned());
-                (stem.ok_or_else(|| format!("{text:?} gives no name for the corpus; write NAME={text}"))?, path)
+                (
+                    stem.ok_or_else(|| format!("{text:?} gives no name for the corpus; write NAME={text}"))?,
+                    path,
+                )
             }
         };
         if path.as_os_str().is_empty() {
@@ -62,7 +69,11 @@ pub struct CorpusText {
 impl CorpusText {
     /// How the usage file lists it, once `tokens` of it were profiled.
     pub fn entry(&self, tokens: u64) -> Corpus {
-        Corpus { name: self.name.clone(), files: self.texts.iter().map(|text| text.file.clone()).collect(), tokens }
+        Corpus {
+            name: self.name.clone(),
+            files: self.texts.iter().map(|text| text.file.clone()).collect(),
+            tokens,
+        }
     }
 }
 
@@ -117,7 +128,10 @@ pub enum CorpusError {
 /// # Errors
 /// When a path cannot be read, a file that was named itself is not UTF-8 text, a file is given twice, or a corpus holds
 /// no text.
-pub fn read_corpora(sources: &[TextSource], remark: &mut dyn FnMut(String)) -> Result<Vec<CorpusText>, CorpusError> {
+pub fn read_corpora(
+    sources: &[TextSource],
+    remark: &mut dyn FnMut(String),
+) -> Result<Vec<CorpusText>, CorpusError> {
     let mut corpora: Vec<CorpusText> = Vec::new();
     let mut seen: Vec<(PathBuf, String)> = Vec::new();
     for source in sources {
@@ -128,7 +142,11 @@ pub fn read_corpora(sources: &[TextSource], remark: &mut dyn FnMut(String)) -> R
         for (path, _) in &texts {
             let real = path.canonicalize().unwrap_or_else(|_| path.clone());
             if let Some((_, first)) = seen.iter().find(|(other, _)| *other == real) {
-                return Err(CorpusError::Twice { path: path.clone(), first: first.clone(), second: source.name.clone() });
+                return Err(CorpusError::Twice {
+                    path: path.clone(),
+                    first: first.clone(),
+                    second: source.name.clone(),
+                });
             }
             seen.push((real, source.name.clone()));
         }
@@ -164,7 +182,9 @@ fn read_source(path: &Path, remark: &mut dyn FnMut(String)) -> Result<Vec<(PathB
         match read_text(&file, &shown) {
             Ok(Some(text)) => texts.push((file, text)),
             Ok(None) => remark(format!("{}: passed over, the file is empty", file.display())),
-            Err(CorpusError::NotText { path, what }) => remark(format!("{}: passed over, not UTF-8 text: {what}", path.display())),
+            Err(CorpusError::NotText { path, what }) => {
+                remark(format!("{}: passed over, not UTF-8 text: {what}", path.display()))
+            }
             Err(error) => return Err(error),
         }
     }

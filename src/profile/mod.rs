@@ -15,3 +15,6 @@ pub use pass::*;
 pub use routing::RoutingObserver;
 pub use tally::*;
 pub use usage::*;
+
+#[cfg(test)]
+pub(crate) mod fixture;

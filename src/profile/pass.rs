@@ -7,6 +7,7 @@ use super::usage::{ExpertSums, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usa
 use crate::llama::{Batch, Context, ContextOptions, FlashAttention, LlamaError, Model, Outputs, Token};
 use crate::moe::{Experts, Identity, LayerKind, ProfilePass};
 use std::collections::BTreeMap;
+use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 use thiserror::Error;
@@ -126,7 +127,8 @@ pub fn profile(
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Profile, ProfileError> {
     let plan = PassPlan::new(model, experts, options)?;
-    let windows = corpora.iter().map(|corpus| Windows::cut(model, corpus, options)).collect::<Result<Vec<_>, _>>()?;
+    let windows =
+        corpora.iter().map(|corpus| Windows::cut(model, corpus, options)).collect::<Result<Vec<_>, _>>()?;
     let total = windows.iter().map(Windows::n_tokens).sum();
 
     let shapes = experts
@@ -159,7 +161,12 @@ pub fn profile(
                 context.clear();
                 context.decode(&mut batch, &mut observer)
             };
-            outcome.map_err(|source| ProfileError::Window { corpus: corpus.name.clone(), done, total, source })?;
+            outcome.map_err(|source| ProfileError::Window {
+                corpus: corpus.name.clone(),
+                done,
+                total,
+                source,
+            })?;
             done += batch.len() as u64;
             progress(Progress { corpus: &corpus.name, done, total });
         }
@@ -171,12 +178,14 @@ pub fn profile(
     let layers = shapes
         .iter()
         .map(|(&layer, shape)| {
-            let apart = corpora.iter().zip(&sums).map(|(corpus, sums)| (corpus.name.clone(), sums[&layer].clone()));
+            let apart =
+                corpora.iter().zip(&sums).map(|(corpus, sums)| (corpus.name.clone(), sums[&layer].clone()));
             let usage = LayerUsage::join(layer, shape.n_expert_used, apart.collect());
             check_not_all_equal(layer, shape.n_expert_used, &usage.total).map(|()| usage)
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let corpora = corpora.iter().zip(&windows).map(|(corpus, windows)| corpus.entry(windows.n_tokens())).collect();
+    let corpora =
+        corpora.iter().zip(&windows).map(|(corpus, windows)| corpus.entry(windows.n_tokens())).collect();
     Ok(Profile {
         corpora,
         layers,
@@ -188,19 +197,17 @@ pub fn profile(
 
 impl Profile {
     /// The usage file of this profile.
-    pub fn into_usage(self, file: String, identity: &Identity, llama_cpp: String, devices: Vec<String>, ctx_size: u32) -> Usage {
+    pub fn into_usage(
+        self,
+        file: &Path,
+        identity: &Identity,
+        llama_cpp: String,
+        devices: Vec<String>,
+        ctx_size: u32,
+    ) -> Usage {
         Usage {
             schema: USAGE_SCHEMA.to_owned(),
-            model: ProfiledModel {
-                file,
-                architecture: identity.architecture.clone(),
-                fingerprint: identity.fingerprint.clone(),
-                router_hash: identity.router_hash.clone(),
-                n_layer: identity.n_layer,
-                n_expert: identity.n_expert,
-                n_expert_used: identity.n_expert_used,
-                expert_layers: identity.expert_layers.clone(),
-            },
+            model: ProfiledModel::new(file, identity),
             run: Run {
                 moeslice: env!("CARGO_PKG_VERSION").to_owned(),
                 llama_cpp: Some(llama_cpp),

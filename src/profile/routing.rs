@@ -68,7 +68,8 @@ impl<'t> RoutingObserver<'t> {
 
 impl Observer for RoutingObserver<'_> {
     fn wants(&mut self, node: &Node<'_>) -> bool {
-        node.site().is_some_and(|(site, layer)| self.is_wanted(site, layer) && self.tally.shape(layer).is_some())
+        node.site()
+            .is_some_and(|(site, layer)| self.is_wanted(site, layer) && self.tally.shape(layer).is_some())
     }
 
     fn observe(&mut self, node: &mut Node<'_>) -> Result<(), ObserveError> {
@@ -91,12 +92,18 @@ impl Observer for RoutingObserver<'_> {
             expect_columns(node, used)?;
             node.read_ids(used, &mut reading.ids)?;
         } else {
-            let ids = node.picked_by().ok_or_else(|| layout("the ids it was picked by are not in the graph".into()))?;
+            let ids = node
+                .picked_by()
+                .ok_or_else(|| layout("the ids it was picked by are not in the graph".into()))?;
             expect_columns(&ids, used)?;
             ids.read_ids(used, &mut reading.ids)?;
             node.read_floats(&mut reading.weights)?;
             if reading.weights.len() != reading.ids.len() {
-                return Err(layout(format!("{} gate weights for {} ids", reading.weights.len(), reading.ids.len())));
+                return Err(layout(format!(
+                    "{} gate weights for {} ids",
+                    reading.weights.len(),
+                    reading.ids.len()
+                )));
             }
         }
         self.pending.insert(layer, reading);

@@ -55,13 +55,17 @@ pub enum BadSelection {
 #[derive(Debug, Error, PartialEq, Eq)]
 pub enum TallyError {
     /// A layer that holds experts was not seen in the graph.
-    #[error("layer {layer} holds experts, but its routing never appeared while the model ran; its architecture may route in a way that is not known here, so nothing is written")]
+    #[error(
+        "layer {layer} holds experts, but its routing never appeared while the model ran; its architecture may route in a way that is not known here, so nothing is written"
+    )]
     NeverReached {
         /// The layer.
         layer: u32,
     },
     /// A layer saw fewer or more tokens than were computed.
-    #[error("layer {layer} routed {seen} tokens of {expected}; the counts would be wrong, so nothing is written")]
+    #[error(
+        "layer {layer} routed {seen} tokens of {expected}; the counts would be wrong, so nothing is written"
+    )]
     TokenCount {
         /// The layer.
         layer: u32,
@@ -71,7 +75,9 @@ pub enum TallyError {
         expected: u64,
     },
     /// All experts of a layer were selected equally often.
-    #[error("layer {layer}: all {n_expert} experts were selected exactly {count} times; routers do not do that, so the routing was misread and nothing is written")]
+    #[error(
+        "layer {layer}: all {n_expert} experts were selected exactly {count} times; routers do not do that, so the routing was misread and nothing is written"
+    )]
     AllEqual {
         /// The layer.
         layer: u32,
