@@ -212,6 +212,7 @@ impl Profile {
                 moeslice: env!("CARGO_PKG_VERSION").to_owned(),
                 llama_cpp: Some(llama_cpp),
                 imported_from: None,
+                merged_from: Vec::new(),
                 devices,
                 ctx_size,
                 batch_size: self.batch_size,
