@@ -367,3 +367,6 @@ impl Reader<'_> {
 fn name_of(tensor: &Tensor) -> String {
     tensor.info.name.clone()
 }
+
+#[cfg(test)]
+mod tests;

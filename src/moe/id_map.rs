@@ -216,3 +216,6 @@ fn check_ids(layer: u32, ids: &[u32], count: u32) -> Result<(), IdMapError> {
     }
     Ok(())
 }
+
+#[cfg(test)]
+mod tests;

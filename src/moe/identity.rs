@@ -112,3 +112,6 @@ fn finish(hash: Sha256) -> String {
         text
     })
 }
+
+#[cfg(test)]
+mod tests;

@@ -96,7 +96,7 @@ impl Experts {
             k,
             n_expert: self.n_expert,
             limit,
-            below: (1..k.min(self.n_expert)).rev().find(|&k| self.limit(k).is_ok()),
+            below: (1..=k.saturating_sub(1).min(self.n_expert)).rev().find(|&k| self.limit(k).is_ok()),
             above: k.checked_add(1).and_then(|k| self.next_keep(k)),
         })
     }
@@ -167,9 +167,12 @@ struct Nearest(Option<u32>, Option<u32>);
 impl fmt::Display for Nearest {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         match (self.0, self.1) {
-            (Some(below), Some(above)) => write!(f, "; possible are {below} and {above}"),
-            (Some(one), None) | (None, Some(one)) => write!(f, "; possible is {one}"),
+            (Some(below), Some(above)) => write!(f, "; the nearest possible are {below} and {above}"),
+            (Some(one), None) | (None, Some(one)) => write!(f, "; the nearest possible is {one}"),
             (None, None) => Ok(()),
         }
     }
 }
+
+#[cfg(test)]
+mod tests;

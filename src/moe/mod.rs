@@ -23,3 +23,6 @@ pub use id_map::{IdMap, IdMapError};
 pub use identity::Identity;
 pub use keep::{KeepError, KeepLimit};
 pub use names::{Axis, Role, classify};
+
+#[cfg(test)]
+mod fixture;

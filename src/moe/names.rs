@@ -8,39 +8,39 @@
 /// The expert axis is the outermost dimension: one expert is one contiguous run of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
 pub enum Role {
-    /// `ffn_gate_inp.weight` [n_embd, n_expert]: one row of router weights an expert.
+    /// `ffn_gate_inp.weight` `[n_embd, n_expert]`: one row of router weights an expert.
     RouterWeight,
-    /// `ffn_gate_inp.bias` [n_expert].
+    /// `ffn_gate_inp.bias` `[n_expert]`.
     RouterBias,
-    /// `exp_probs_b.bias` (hy_v3: `exp_probs_b`) [n_expert]: added for the selection only.
+    /// `exp_probs_b.bias` (hy_v3: `exp_probs_b`) `[n_expert]`: added for the selection only.
     SelectionBias,
-    /// `exp_probs_b_vl.bias` [n_expert]: the same for image tokens.
+    /// `exp_probs_b_vl.bias` `[n_expert]`: the same for image tokens.
     SelectionBiasVl,
-    /// `ffn_gate_exps.weight` [n_embd, n_ff, n_expert].
+    /// `ffn_gate_exps.weight` `[n_embd, n_ff, n_expert]`.
     Gate,
-    /// `ffn_up_exps.weight` [n_embd, n_ff, n_expert].
+    /// `ffn_up_exps.weight` `[n_embd, n_ff, n_expert]`.
     Up,
-    /// `ffn_gate_up_exps.weight` [n_embd, 2 n_ff, n_expert].
+    /// `ffn_gate_up_exps.weight` `[n_embd, 2 n_ff, n_expert]`.
     GateUp,
-    /// `ffn_down_exps.weight` [n_ff, n_embd, n_expert].
+    /// `ffn_down_exps.weight` `[n_ff, n_embd, n_expert]`.
     Down,
-    /// `ffn_gate_exps.bias` [n_ff, n_expert].
+    /// `ffn_gate_exps.bias` `[n_ff, n_expert]`.
     GateBias,
-    /// `ffn_up_exps.bias` [n_ff, n_expert].
+    /// `ffn_up_exps.bias` `[n_ff, n_expert]`.
     UpBias,
-    /// `ffn_down_exps.bias` [n_embd, n_expert].
+    /// `ffn_down_exps.bias` `[n_embd, n_expert]`.
     DownBias,
-    /// `ffn_gate_exps.scale` [n_expert].
+    /// `ffn_gate_exps.scale` `[n_expert]`.
     GateScale,
-    /// `ffn_up_exps.scale` [n_expert].
+    /// `ffn_up_exps.scale` `[n_expert]`.
     UpScale,
-    /// `ffn_down_exps.scale` [n_expert].
+    /// `ffn_down_exps.scale` `[n_expert]`.
     DownScale,
-    /// `ffn_gate_exps.input_scale` [n_expert].
+    /// `ffn_gate_exps.input_scale` `[n_expert]`.
     GateInputScale,
-    /// `ffn_up_exps.input_scale` [n_expert].
+    /// `ffn_up_exps.input_scale` `[n_expert]`.
     UpInputScale,
-    /// `ffn_down_exps.input_scale` [n_expert].
+    /// `ffn_down_exps.input_scale` `[n_expert]`.
     DownInputScale,
 }
 
@@ -60,9 +60,9 @@ impl Role {
 pub enum Axis {
     /// The outermost dimension counts the experts: cut it.
     Expert(Role),
-    /// `ffn_gate_tid2eid.weight` [n_used, n_vocab]: the values are expert ids. Replace them, cut nothing.
+    /// `ffn_gate_tid2eid.weight` `[n_used, n_vocab]`: the values are expert ids. Replace them, cut nothing.
     HashTable,
-    /// `ffn_*_chexps.weight` [.., .., n_expert / experts_per_group]: experts that serve a fixed run of others.
+    /// `ffn_*_chexps.weight` `[.., .., n_expert / experts_per_group]`: experts that serve a fixed run of others.
     Chunk,
     /// `ffn_gate.<expert>.weight` and its like: one tensor an expert, a form that llama.cpp no longer loads.
     PerExpert,
@@ -195,3 +195,6 @@ fn is_per_expert(stem: &str) -> bool {
         stem.strip_prefix(start).is_some_and(|e| !e.is_empty() && e.bytes().all(|b| b.is_ascii_digit()))
     })
 }
+
+#[cfg(test)]
+mod tests;

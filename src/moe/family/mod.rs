@@ -1,6 +1,6 @@
 //! The architectures that route tokens to experts, one row each.
 //!
-//! To add an architecture, add one [`row`] to the table in `table.rs`, in alphabetical order. A row starts from the
+//! To add an architecture, add one `row` to the table in `table.rs`, in alphabetical order. A row starts from the
 //! plain case (router, gate, up and down weights, nothing else) and names what differs from it:
 //!
 //! ```text
@@ -100,9 +100,9 @@ pub enum NextN {
 /// The graph node that tells which experts a token went to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum RoutingNode {
-    /// `ffn_moe_argsort-<layer>`: I32 [n_expert, n_tokens], each row a permutation of the experts, best first.
+    /// `ffn_moe_argsort-<layer>`: I32 `[n_expert, n_tokens]`, each row a permutation of the experts, best first.
     Argsort,
-    /// No argsort by that name: `ffn_moe_topk-<layer>`, I32 [n_used, n_tokens] with the strides of a wider row.
+    /// No argsort by that name: `ffn_moe_topk-<layer>`, I32 `[n_used, n_tokens]` with the strides of a wider row.
     TopkOnly,
     /// The argsort name occurs twice a layer, once for experts and once for chunks of them.
     ArgsortTwice,
@@ -323,3 +323,6 @@ pub fn family(architecture: &str) -> Option<&'static Family> {
     let rows = families();
     rows.binary_search_by(|row| row.architecture.cmp(architecture)).ok().map(|at| &rows[at])
 }
+
+#[cfg(test)]
+mod tests;
