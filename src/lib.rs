@@ -11,4 +11,5 @@ pub mod gguf;
 pub mod llama;
 pub mod moe;
 pub mod profile;
+pub mod slice;
 pub mod sys;
