@@ -16,11 +16,18 @@ pub struct ChooseFlags {
     #[arg(long, value_name = "SCORE", default_value_t = Score::Frequency)]
     pub score: Score,
     /// Experts that stay whatever their score
-    #[arg(long, value_name = "LAYER:ID,…", default_value = "", hide_default_value = true)]
-    pub always_keep: Pins,
+    #[arg(long, value_name = "LAYER:ID,…")]
+    pub always_keep: Option<Pins>,
     /// Share of each corpus, such as dev=0.5,pm=0.5; by default each token counts alike
-    #[arg(long, value_name = "NAME=SHARE,…", default_value = "", hide_default_value = true)]
-    pub blend: Blend,
+    #[arg(long, value_name = "NAME=SHARE,…")]
+    pub blend: Option<Blend>,
+}
+
+/// The flags, with what holds where one was not given.
+pub struct Chooser {
+    score: Score,
+    pins: Pins,
+    blend: Blend,
 }
 
 /// The help of `--keep`, which some commands require and some do not.
@@ -28,6 +35,17 @@ pub const KEEP_HELP: &str =
     "How many experts stay: 192, 75%, coverage:0.98, coverage:0.98@each, or size:14GiB";
 
 impl ChooseFlags {
+    /// What the flags say.
+    pub fn chooser(&self) -> Chooser {
+        Chooser {
+            score: self.score,
+            pins: self.always_keep.clone().unwrap_or_default(),
+            blend: self.blend.clone().unwrap_or_default(),
+        }
+    }
+}
+
+impl Chooser {
     /// The plan for `keep`, from a usage of the model.
     pub fn plan(&self, source: &Source, usage: &Usage, keep: &Keep, shards: ShardPolicy) -> Result<Plan, Failure> {
         let planner = self.planner(source, usage)?;
@@ -38,7 +56,7 @@ impl ChooseFlags {
 
     /// Ranks the experts.
     pub fn planner<'a>(&'a self, source: &'a Source, usage: &'a Usage) -> Result<Planner<'a>, Failure> {
-        Planner::new(usage, &source.experts, self.score, &self.blend, &self.always_keep).map_err(Failure::input)
+        Planner::new(usage, &source.experts, self.score, &self.blend, &self.pins).map_err(Failure::input)
     }
 
     /// Exact bytes of all files of the model when `k` experts stay.
@@ -59,7 +77,7 @@ impl ChooseFlags {
     /// What can be refused before a profile; `counted` is what a profile will count. Gives K where it is known.
     pub fn check_early(&self, source: &Source, keep: &Keep) -> Result<Option<u32>, Failure> {
         let counted = |layer: &crate::moe::ExpertLayer| layer.kind != crate::moe::LayerKind::NextN;
-        crate::plan::check_early(&source.experts, keep, &self.always_keep, counted).map_err(|error| match error {
+        crate::plan::check_early(&source.experts, keep, &self.pins, counted).map_err(|error| match error {
             error @ (PlanError::PinLayer { .. } | PlanError::PinId { .. }) => Failure::Arguments(error.into()),
             error => Failure::input(error),
         })

@@ -170,8 +170,9 @@ impl CutReport {
             let worst = format!("{} in layer {}", percent(kept.coverage_worst), kept.worst_layer);
             rows.push(("routing kept", format!("{} on average, at worst {worst}", percent(kept.coverage_mean))));
         }
-        if let Some(ties) = self.ties.as_ref().filter(|ties| ties.cuts > 0) {
-            rows.push(("ties", ties.to_string()));
+        if let Some(ties) = self.ties.as_ref().filter(|ties| ties.experts > 0) {
+            let text = format!("{} experts of equal score at the cut, in {} layers", ties.experts, ties.layers);
+            rows.push(("ties", text));
         }
         let verified = match self.verify_seconds {
             Some(seconds) => format!(", compared with the source in {seconds:.1} s"),

@@ -43,9 +43,10 @@ pub fn prune(args: &PruneArgs, quiet: bool) -> Result<(), Failure> {
     let (Some(path), Some(keep)) = (&args.usage, &args.keep) else {
         return Err(Failure::arguments("give --usage and --keep, or --plan"));
     };
-    args.choose.check_early(&source, keep)?;
+    let chooser = args.choose.chooser();
+    chooser.check_early(&source, keep)?;
     let usage = usage_file::open(path, &source, quiet)?;
-    let plan = args.choose.plan(&source, &usage, keep, args.cut.shards)?;
+    let plan = chooser.plan(&source, &usage, keep, args.cut.shards)?;
     let coverages = plan::coverage(&usage, &plan.keep);
     args.cut.cut(&source, &plan, coverages.as_ref(), quiet)?.print(args.cut.json, quiet)
 }

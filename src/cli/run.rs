@@ -41,7 +41,8 @@ pub fn run(args: &RunArgs, quiet: bool) -> Result<(), Failure> {
         return Err(Failure::arguments(format!("--usage-out and --output are the same file, {}", usage_out.display())));
     }
     // All that can be refused is refused before the model is loaded.
-    let k = args.choose.check_early(&source, &args.keep)?;
+    let chooser = args.choose.chooser();
+    let k = chooser.check_early(&source, &args.keep)?;
     args.cut.check(&source, k)?;
     super::check_small_output(&usage_out, args.cut.force)?;
 
@@ -49,7 +50,7 @@ pub fn run(args: &RunArgs, quiet: bool) -> Result<(), Failure> {
     super::write_small_output(&usage_out, usage.to_json().as_bytes(), args.cut.force)?;
     remark(quiet, &format!("wrote {}", usage_out.display()));
 
-    let plan = args.choose.plan(&source, &usage, &args.keep, args.cut.shards)?;
+    let plan = chooser.plan(&source, &usage, &args.keep, args.cut.shards)?;
     let coverages = plan::coverage(&usage, &plan.keep);
     args.cut.cut(&source, &plan, coverages.as_ref(), quiet)?.print(args.cut.json, quiet)
 }
