@@ -47,7 +47,13 @@ impl ChooseFlags {
 
 impl Chooser {
     /// The plan for `keep`, from a usage of the model.
-    pub fn plan(&self, source: &Source, usage: &Usage, keep: &Keep, shards: ShardPolicy) -> Result<Plan, Failure> {
+    pub fn plan(
+        &self,
+        source: &Source,
+        usage: &Usage,
+        keep: &Keep,
+        shards: ShardPolicy,
+    ) -> Result<Plan, Failure> {
         let planner = self.planner(source, usage)?;
         let origin = PlanSource::new(source.model.path(), &source.identity);
         let size = |k| self.file_bytes(source, usage, &keep.to_string(), k, shards);
@@ -68,7 +74,8 @@ impl Chooser {
         k: u32,
         shards: ShardPolicy,
     ) -> Result<u64, Box<dyn std::error::Error + Send + Sync>> {
-        let corpora = corpus_lines(usage.corpora.iter().map(|corpus| (corpus.name.as_str(), corpus.sha256())));
+        let corpora =
+            corpus_lines(usage.corpora.iter().map(|corpus| (corpus.name.as_str(), corpus.sha256())));
         let provenance = Provenance::new(&source.model, &source.identity, self.score.name(), target, corpora);
         let shape = PrunedShape::of_count(&source.model, &source.experts, k, &provenance)?;
         Ok(shape.file_bytes(shards)?.iter().sum())
@@ -78,7 +85,9 @@ impl Chooser {
     pub fn check_early(&self, source: &Source, keep: &Keep) -> Result<Option<u32>, Failure> {
         let counted = |layer: &crate::moe::ExpertLayer| layer.kind != crate::moe::LayerKind::NextN;
         crate::plan::check_early(&source.experts, keep, &self.pins, counted).map_err(|error| match error {
-            error @ (PlanError::PinLayer { .. } | PlanError::PinId { .. }) => Failure::Arguments(error.into()),
+            error @ (PlanError::PinLayer { .. } | PlanError::PinId { .. }) => {
+                Failure::Arguments(error.into())
+            }
             error => Failure::input(error),
         })
     }

@@ -90,6 +90,7 @@ impl From<&Coverages> for KeptShare {
 }
 
 impl CutFlags {
+    #[cfg(feature = "llama")]
     /// Refuses outputs that could not be written, before any long work. `k` is the number of experts, where known.
     pub fn check(&self, source: &Source, k: Option<u32>) -> Result<(), Failure> {
         let smallest = source.experts.possible_keeps().first().copied().unwrap_or(source.experts.n_expert);
@@ -104,10 +105,17 @@ impl CutFlags {
     }
 
     /// Cuts `source` by `plan`, and compares the result with it.
-    pub fn cut(&self, source: &Source, plan: &Plan, coverages: Option<&Coverages>, quiet: bool) -> Result<CutReport, Failure> {
+    pub fn cut(
+        &self,
+        source: &Source,
+        plan: &Plan,
+        coverages: Option<&Coverages>,
+        quiet: bool,
+    ) -> Result<CutReport, Failure> {
         let score = plan.score.as_deref().unwrap_or("plan");
         let target = plan.target.clone().unwrap_or_else(|| plan.k.to_string());
-        let corpora = corpus_lines(plan.corpora.iter().map(|corpus| (corpus.name.as_str(), corpus.sha256.clone())));
+        let corpora =
+            corpus_lines(plan.corpora.iter().map(|corpus| (corpus.name.as_str(), corpus.sha256.clone())));
         let provenance = Provenance::new(&source.model, &source.identity, score, &target, corpora);
         let cut = Cut { model: &source.model, experts: &source.experts, keep: &plan.keep, provenance };
 
@@ -132,7 +140,7 @@ impl CutFlags {
             n_expert: source.experts.n_expert,
             k: plan.k,
             kept: coverages.map(KeptShare::from),
-            ties: plan.ties.clone(),
+            ties: plan.ties,
             slice_seconds,
             verify_seconds,
         })
@@ -168,10 +176,14 @@ impl CutReport {
         ];
         if let Some(kept) = &self.kept {
             let worst = format!("{} in layer {}", percent(kept.coverage_worst), kept.worst_layer);
-            rows.push(("routing kept", format!("{} on average, at worst {worst}", percent(kept.coverage_mean))));
+            rows.push((
+                "routing kept",
+                format!("{} on average, at worst {worst}", percent(kept.coverage_mean)),
+            ));
         }
         if let Some(ties) = self.ties.as_ref().filter(|ties| ties.experts > 0) {
-            let text = format!("{} experts of equal score at the cut, in {} layers", ties.experts, ties.layers);
+            let text =
+                format!("{} experts of equal score at the cut, in {} layers", ties.experts, ties.layers);
             rows.push(("ties", text));
         }
         let verified = match self.verify_seconds {

@@ -63,8 +63,10 @@ pub fn progress(quiet: bool, total: u64, what: Unit) -> ProgressBar {
     }
     let bar = ProgressBar::new(total);
     let counts = match what {
+        #[cfg(feature = "llama")]
         Unit::Tokens => "{human_pos}/{human_len} tokens  {per_sec:.0}",
         Unit::Bytes => "{binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}",
+        #[cfg(feature = "llama")]
         Unit::Percent => "{percent} %",
     };
     let template = format!("{{msg:<12}} {{bar:30}} {counts}  {{eta}} left");
@@ -78,9 +80,11 @@ pub fn progress(quiet: bool, total: u64, what: Unit) -> ProgressBar {
 #[derive(Clone, Copy, Debug)]
 pub enum Unit {
     /// Tokens through the model.
+    #[cfg(feature = "llama")]
     Tokens,
     /// Bytes of files.
     Bytes,
     /// A share.
+    #[cfg(feature = "llama")]
     Percent,
 }

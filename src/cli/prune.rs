@@ -16,7 +16,13 @@ pub struct PruneArgs {
     #[arg(short, long, value_name = "MODEL", env = "LLAMA_ARG_MODEL")]
     pub model: PathBuf,
     /// The usage file to choose from, or an imatrix of llama-imatrix
-    #[arg(long, value_name = "U.json", required_unless_present = "plan", conflicts_with = "plan", requires = "keep")]
+    #[arg(
+        long,
+        value_name = "U.json",
+        required_unless_present = "plan",
+        conflicts_with = "plan",
+        requires = "keep"
+    )]
     pub usage: Option<PathBuf>,
     #[arg(long, value_name = "K", help = KEEP_HELP, conflicts_with = "plan")]
     pub keep: Option<Keep>,
@@ -35,8 +41,9 @@ pub fn prune(args: &PruneArgs, quiet: bool) -> Result<(), Failure> {
     let source = Source::open(&args.model)?;
     if let Some(path) = &args.plan {
         let plan = Plan::read(path).map_err(Failure::input)?;
-        let kinship =
-            plan.check(&source.experts, &source.identity, path, source.model.path()).map_err(Failure::input)?;
+        let kinship = plan
+            .check(&source.experts, &source.identity, path, source.model.path())
+            .map_err(Failure::input)?;
         remark_kinship(kinship, quiet);
         return args.cut.cut(&source, &plan, None, quiet)?.print(args.cut.json, quiet);
     }

@@ -38,7 +38,10 @@ pub fn run(args: &RunArgs, quiet: bool) -> Result<(), Failure> {
     let source = Source::open(&args.model)?;
     let usage_out = args.usage_out.clone().unwrap_or_else(|| args.cut.output.with_extension("usage.json"));
     if usage_out == args.cut.output {
-        return Err(Failure::arguments(format!("--usage-out and --output are the same file, {}", usage_out.display())));
+        return Err(Failure::arguments(format!(
+            "--usage-out and --output are the same file, {}",
+            usage_out.display()
+        )));
     }
     // All that can be refused is refused before the model is loaded.
     let chooser = args.choose.chooser();

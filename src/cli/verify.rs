@@ -35,7 +35,8 @@ pub fn verify(args: &VerifyArgs, quiet: bool) -> Result<(), Failure> {
         None => None,
         Some(path) => {
             let plan = Plan::read(path).map_err(Failure::input)?;
-            plan.check(&source.experts, &source.identity, path, source.model.path()).map_err(Failure::input)?;
+            plan.check(&source.experts, &source.identity, path, source.model.path())
+                .map_err(Failure::input)?;
             Some(plan.keep)
         }
     };
