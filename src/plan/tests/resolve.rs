@@ -193,7 +193,7 @@ proptest! {
         groups in prop_oneof![Just(1u32), Just(2), Just(4)],
     ) {
         prop_assume!(counts.iter().all(|layer| layer.iter().sum::<u64>() > 0));
-        let columns: Vec<Vec<(&[u64], Option<&[f64]>)>> =
+        let columns: Vec<Vec<fixture::Column<'_>>> =
             counts.iter().map(|layer| vec![(layer.as_slice(), None)]).collect();
         let layers: Vec<_> = columns.iter().enumerate().map(|(at, column)| (at as u32, column.as_slice())).collect();
         let usage = fixture::usage(1, &[("a", 600)], &layers);
