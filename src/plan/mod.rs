@@ -155,16 +155,9 @@ impl Plan {
         }
     }
 
-    /// The file's text: JSON with one line a layer and a final newline.
+    /// The file's text.
     pub fn to_json(&self) -> String {
-        let mut head = self.clone();
-        let keep = std::mem::take(&mut head.keep);
-        let text = serde_json::to_string_pretty(&head).expect("a plan has no keys that JSON cannot hold");
-        // `keep` is the last field. Its lists read better, and are far shorter, on one line each.
-        let lines: Vec<String> =
-            keep.iter().map(|(layer, ids)| format!("    \"{layer}\": {ids:?}")).collect();
-        let open = text.strip_suffix("{}\n}").expect("the last field of a plan is the empty map");
-        format!("{open}{{\n{}\n  }}\n}}\n", lines.join(",\n"))
+        crate::json::to_text(self)
     }
 }
 

@@ -157,18 +157,15 @@ fn a_plan_says_what_is_kept_and_why() {
     "experts": 0,
     "by_id": 0
   },
-  "corpora": [
-    {
-      "name": "dev",
-      "tokens": 100,
-      "sha256": "hash-dev"
-    },
-    {
-      "name": "pm",
-      "tokens": 10,
-      "sha256": "hash-pm"
-    }
-  ],
+  "corpora": [{
+    "name": "dev",
+    "tokens": 100,
+    "sha256": "hash-dev"
+  }, {
+    "name": "pm",
+    "tokens": 10,
+    "sha256": "hash-pm"
+  }],
   "keep": {
     "0": [0, 3],
     "1": [0, 3]

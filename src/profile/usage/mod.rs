@@ -278,12 +278,9 @@ impl Usage {
         Ok(usage)
     }
 
-    /// The file's text: pretty-printed JSON with a final newline.
+    /// The file's text.
     pub fn to_json(&self) -> String {
-        let mut text =
-            serde_json::to_string_pretty(self).expect("a usage has no maps with keys that JSON cannot hold");
-        text.push('\n');
-        text
+        crate::json::to_text(self)
     }
 
     /// How the model at hand is related to the one that was profiled. The paths serve the message alone.
@@ -306,6 +303,19 @@ impl Usage {
     /// The usage of `layer`.
     pub fn layer(&self, layer: u32) -> Option<&LayerUsage> {
         self.layers.iter().find(|entry| entry.layer == layer)
+    }
+}
+
+impl LayerUsage {
+    /// The usage of a layer from that of each corpus; all must have as many experts and the same columns.
+    pub fn join(layer: u32, n_expert_used: u32, corpora: BTreeMap<String, ExpertSums>) -> LayerUsage {
+        let (n_expert, with_weights) =
+            corpora.values().next().map_or((0, false), |sums| (sums.count.len(), sums.weight.is_some()));
+        let mut total = ExpertSums::zero(n_expert, with_weights);
+        for sums in corpora.values() {
+            total.add(sums).expect("counts of tokens that were computed fit into 64 bits");
+        }
+        LayerUsage { layer, n_expert_used, total, corpora }
     }
 }
 

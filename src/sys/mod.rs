@@ -1,0 +1,29 @@
+//! What the standard library does not offer of the operating system: copies inside the kernel, reserved space, and
+//! files that become visible whole or not at all.
+//!
+//! [`WholeFile`] is the only way in which this program writes a file that a person keeps. [`Copier`] moves ranges of
+//! bytes between files. With `llama`, this is the only module that holds `unsafe` code.
+
+mod copy;
+mod file_id;
+mod journal;
+mod partial;
+mod rename;
+mod space;
+mod whole_file;
+
+pub use copy::{Copier, CopyError};
+pub use file_id::FileId;
+pub use partial::{Leftovers, remove_leftovers};
+pub use space::{ByteCount, advise_once, advise_soon, check_room, free_bytes};
+pub use whole_file::{FileError, WholeFile, check_target, commit_all, write_whole};
+
+use std::path::{Path, PathBuf};
+
+/// The folder that holds `path`: `.` for a bare name.
+pub fn folder_of(path: &Path) -> PathBuf {
+    match path.parent() {
+        Some(parent) if !parent.as_os_str().is_empty() => parent.to_owned(),
+        _ => PathBuf::from("."),
+    }
+}
