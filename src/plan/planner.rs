@@ -40,6 +40,26 @@ impl<'a> Planner<'a> {
         Ok(Planner { usage, experts, score, blend, pins, scores })
     }
 
+    /// The usage.
+    pub fn usage(&self) -> &Usage {
+        self.usage
+    }
+
+    /// The experts of the model.
+    pub fn experts(&self) -> &Experts {
+        self.experts
+    }
+
+    /// What the experts are ranked by.
+    pub fn score(&self) -> Score {
+        self.score
+    }
+
+    /// The weights of the corpora.
+    pub fn blend(&self) -> &Blend {
+        self.blend
+    }
+
     /// The kept experts for `k`.
     ///
     /// # Errors
