@@ -198,22 +198,22 @@ fn an_edited_usage_is_caught() {
 fn a_bare_map_is_a_plan_and_each_fault_of_one_is_named() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
-    let good: BTreeMap<String, Vec<u32>> =
-        (0..4).map(|layer| (layer.to_string(), (layer..layer + 8).collect())).collect();
-    let try_plan = |change: &dyn Fn(&mut BTreeMap<String, Vec<u32>>)| {
+    type Keep = BTreeMap<String, Vec<u32>>;
+    let good: Keep = (0..4).map(|layer| (layer.to_string(), (layer..layer + 8).collect())).collect();
+    let try_plan = |change: fn(&mut Keep)| {
         let mut plan = good.clone();
         change(&mut plan);
         fs::write(at("plan.json"), json!(plan).to_string()).unwrap();
         prune_by_plan(&demo(), &at("plan.json"), &at("out.gguf"))
     };
-    refuses(&mut try_plan(&|plan| drop(plan.remove("2"))), 3, &["layer 2"]);
-    refuses(&mut try_plan(&|plan| plan.get_mut("1").unwrap()[3] = 1), 3, &["layer 1"]);
-    refuses(&mut try_plan(&|plan| plan.get_mut("1").unwrap()[3] = 32), 3, &["layer 1", "32"]);
-    refuses(&mut try_plan(&|plan| plan.get_mut("3").unwrap().truncate(7)), 3, &["layer 3", "7", "8"]);
-    refuses(&mut try_plan(&|plan| drop(plan.insert("4".into(), vec![0]))), 3, &["layer 4"]);
-    refuses(&mut try_plan(&|plan| drop(plan.insert("x".into(), vec![0]))), 3, &["plan.json", "x"]);
-    refuses(&mut try_plan(&|plan| plan.values_mut().for_each(|ids| ids.truncate(3))), 3, &["cannot keep 3"]);
+    refuses(&mut try_plan(|plan| drop(plan.remove("2"))), 3, &["layer 2"]);
+    refuses(&mut try_plan(|plan| plan.get_mut("1").unwrap()[3] = 1), 3, &["layer 1"]);
+    refuses(&mut try_plan(|plan| plan.get_mut("1").unwrap()[3] = 32), 3, &["layer 1", "32"]);
+    refuses(&mut try_plan(|plan| plan.get_mut("3").unwrap().truncate(7)), 3, &["layer 3", "7", "8"]);
+    refuses(&mut try_plan(|plan| drop(plan.insert("4".into(), vec![0]))), 3, &["layer 4"]);
+    refuses(&mut try_plan(|plan| drop(plan.insert("x".into(), vec![0]))), 3, &["plan.json", "x"]);
+    refuses(&mut try_plan(|plan| plan.values_mut().for_each(|ids| ids.truncate(3))), 3, &["cannot keep 3"]);
     assert!(!at("out.gguf").exists());
-    succeeds(&mut try_plan(&|_| ()));
+    succeeds(&mut try_plan(|_| ()));
     assert_eq!(original_ids(&at("out.gguf"), 3), (3..11).collect::<Vec<u64>>());
 }
