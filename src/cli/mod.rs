@@ -9,6 +9,7 @@ mod inspect;
 #[cfg(feature = "llama")]
 mod llama_flags;
 mod output;
+mod plan;
 #[cfg(feature = "llama")]
 mod profile;
 mod prune;
@@ -53,6 +54,12 @@ enum Command {
     /// Count which experts the texts wake, and write the usage file
     #[cfg(feature = "llama")]
     Profile(Box<profile::ProfileArgs>),
+    /// Show how the routing of a usage file is spread, and what K would cover
+    Report(usage_file::ReportArgs),
+    /// Join usage files of one model
+    Merge(usage_file::MergeArgs),
+    /// Show what each K would weigh and cover, and write the plan for one
+    Plan(plan::PlanArgs),
     /// Cut experts out of a model, by a usage file or a plan
     Prune(Box<prune::PruneArgs>),
     /// Check that a pruned model is a true cut of its base
@@ -92,6 +99,9 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Run(args) => run::run(args, cli.quiet),
         #[cfg(feature = "llama")]
         Command::Profile(args) => profile::profile(args, cli.quiet),
+        Command::Report(args) => usage_file::report(args),
+        Command::Merge(args) => usage_file::merge(args, cli.quiet),
+        Command::Plan(args) => plan::plan(args, cli.quiet),
         Command::Prune(args) => prune::prune(args, cli.quiet),
         Command::Verify(args) => verify::verify(args, cli.quiet),
         Command::Inspect(args) => inspect::inspect(args),
