@@ -7,6 +7,7 @@ mod stretches;
 mod template;
 
 use conversation::Conversation;
+#[cfg(feature = "llama")]
 pub(super) use conversation::GENERATED;
 use minijinja::{Error, Template, Value, context};
 use std::path::{Path, PathBuf};
@@ -123,7 +124,7 @@ impl ChatReader {
         let given = self.template.as_ref();
         let given = given.ok_or_else(|| ChatError::NoTemplate { path: path.into() })?;
         let environment = template::environment();
-        let text = template::without_marks(&given.text);
+        let text = template::prepare(&given.text);
         let template = environment
             .template_from_named_str("template", &text)
             .map_err(|source| ChatError::Template { origin: given.origin.clone(), source })?;

@@ -11,7 +11,7 @@ const MARK: &str = "\u{F8FF}";
 ///
 /// A message goes as far as the rendering of the conversation up to it, so that the tokens that close it are its own,
 /// and those that open the next one are the next one's. Many templates render the same message otherwise when it is
-/// the last one, or join it with the next; then it ends after its text, with as much of what closes it there as here.
+/// the last one, or join it with the next; then it ends after its text and what closes it in both renderings.
 /// What follows the last message, such as the beginning of an answer, is in no stretch.
 pub(super) fn ends(
     messages: &[Message],
@@ -36,9 +36,10 @@ pub(super) fn ends(
                 match render_all(&marked) {
                     Ok(other) => {
                         let after = behind(full, &other);
+                        // What closes the message when it is the last one, if it closes it here too.
                         let closing = part.as_deref().zip(render_part(&marked[..=at]).ok());
-                        let closing =
-                            closing.map_or(0, |(part, other)| common_prefix(behind(part, &other), after));
+                        let closing = closing.map_or("", |(part, other)| behind(part, &other));
+                        let closing = if after.starts_with(closing) { closing.len() } else { 0 };
                         full.len() - after.len() + closing
                     }
                     // Nothing can be learned about this message: it shares the stretch of the next.

@@ -9,7 +9,7 @@ use std::io::{self, Write};
 
 /// Steps of one rendering at most, each an instruction or 64 bytes of text: far more than a long conversation needs,
 /// and an end to a template that has none.
-const FUEL: u64 = 100_000_000;
+const FUEL: u64 = 20_000_000;
 
 /// What Hugging Face's `apply_chat_template` lets templates use, but for the date: see [`strftime`].
 pub(super) fn environment() -> Environment<'static> {
@@ -26,10 +26,12 @@ pub(super) fn environment() -> Environment<'static> {
     environment
 }
 
-/// A template that the engine can read: blocks that only mark what an assistant wrote become blocks that do nothing.
-pub(super) fn without_marks(template: &str) -> String {
+/// A template as the engine takes it: lines end as Jinja2 makes them end, and blocks that only mark what an assistant
+/// wrote become blocks that do nothing.
+pub(super) fn prepare(template: &str) -> String {
+    let template = template.replace("\r\n", "\n").replace('\r', "\n");
     let mut out = String::with_capacity(template.len());
-    let mut rest = template;
+    let mut rest = template.as_str();
     while let Some((before, tag)) = rest.split_once("{%") {
         let Some((inner, after)) = tag.split_once("%}") else { break };
         out.push_str(before);
