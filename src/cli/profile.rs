@@ -23,7 +23,7 @@ pub struct TextFlags {
     /// What to collect for each expert
     #[arg(long, value_enum, default_value_t = ScoreData::Weights)]
     pub score_data: ScoreData,
-    /// Recognise special tokens, such as <|im_start|>, inside the texts
+    /// Recognise special tokens, such as <|im_start|>, inside plain texts too (in chats they always are)
     #[arg(long)]
     pub parse_special: bool,
     /// Count the roles of chats (.jsonl) apart, as NAME/user, NAME/assistant and so on

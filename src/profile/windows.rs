@@ -239,8 +239,8 @@ mod tests {
 
     #[test]
     fn stretches_between_special_tokens_keep_theirs() {
-        assert_eq!(ends(&["|user| one two|", "|assistant| three|"]), [5, 9]);
-        assert_eq!(ends(&["|user| one|", "", "|user| two|"]), [4, 4, 8]);
+        assert_eq!(ends(&["|user| one two|", "|assistant| three|"]), [6, 11]);
+        assert_eq!(ends(&["|user| one|", "", "|user| two|"]), [5, 5, 10]);
     }
 
     #[test]

@@ -330,6 +330,10 @@ fn a_folder_may_hold_chats_and_plain_texts() {
     let usage = json(&at("u.json"));
     let names: Vec<String> = corpora(&usage).into_iter().map(|(name, _)| name).collect();
     assert_eq!(names, ["mixed", "mixed/system", "mixed/user", "mixed/assistant"]);
+    assert_eq!(
+        usage["run"]["batch_size"], 128,
+        "one window a batch, so that the order of its tokens is known"
+    );
     // The program itself takes the usage for sound.
     succeeds(moeslice().arg("report").arg(at("u.json")));
 }
