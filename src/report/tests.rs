@@ -135,7 +135,7 @@ fn the_sentences_name_the_smallest_k_and_the_limits_of_the_table() {
         report.meaning.starts_with("K = 2 of 20 is the least that leaves every layer 95% of its routing")
     );
     assert!(report.meaning.contains("in layer 5"), "{}", report.meaning);
-    assert!(report.limits.contains("moeslice eval"));
+    assert!(report.limits.contains("not profiled"));
     let even = fixture::usage(1, &[("a", 4)], &[(0, &[(&[1, 1, 1, 1], None)])]);
     let meaning = UsageReport::new(&even).unwrap().meaning;
     assert!(meaning.starts_with("Only all 4 experts") && meaning.contains("lose 50.0%"), "{meaning}");
