@@ -28,9 +28,9 @@ const POINTED_AT: f64 = 0.95;
 pub struct UsageReport {
     /// The model that was profiled.
     pub model: ReportModel,
-    /// Where the figures were taken from when moeslice did not run the model itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub imported_from: Option<String>,
+    /// Where figures were taken from that moeslice did not count itself.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub imported_from: Vec<String>,
     /// The corpora, in the order of the usage.
     pub corpora: Vec<ReportCorpus>,
     /// What the most used experts cover, by their number.
@@ -138,7 +138,11 @@ impl UsageReport {
                 n_expert: model.n_expert,
                 n_expert_used: model.n_expert_used,
             },
-            imported_from: usage.run.imported_from.clone(),
+            imported_from: [&usage.run]
+                .into_iter()
+                .chain(&usage.run.merged_from)
+                .filter_map(|run| run.imported_from.clone())
+                .collect(),
             corpora: usage
                 .corpora
                 .iter()

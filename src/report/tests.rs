@@ -167,6 +167,17 @@ fn the_text_of_a_report() {
     insta::assert_snapshot!(report().to_string());
 }
 
+#[test]
+fn figures_that_were_imported_are_said_to_be() {
+    let mut usage = usage();
+    assert!(!report().to_string().contains("Imported"));
+    usage.run.merged_from = vec![usage.run.clone(); 2];
+    usage.run.merged_from[1].imported_from = Some("llama-imatrix, a.gguf".into());
+    let report = UsageReport::new(&usage).unwrap();
+    assert_eq!(report.imported_from, ["llama-imatrix, a.gguf"]);
+    assert!(report.to_string().contains("Imported: llama-imatrix, a.gguf\n"));
+}
+
 /// A usage with `names` as corpora, in layers with numbers of three digits and counts of all sizes.
 fn wide(names: &[&str]) -> Usage {
     let counts: Vec<Vec<u64>> = (0..names.len() as u64)

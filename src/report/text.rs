@@ -49,7 +49,7 @@ impl fmt::Display for UsageReport {
             model.file, model.architecture, model.layers, model.n_expert, model.n_expert_used
         );
         write!(f, "{}", paragraph(&line))?;
-        if let Some(from) = &self.imported_from {
+        for from in &self.imported_from {
             write!(f, "{}", paragraph(&format!("Imported: {from}")))?;
         }
         let corpora: Vec<String> =
