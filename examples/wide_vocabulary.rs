@@ -18,16 +18,18 @@ fn main() -> anyhow::Result<()> {
     let wanted: usize = wanted.parse()?;
     let model = Model::open(&Path::new(env!("CARGO_MANIFEST_DIR")).join("models/moeslice-demo-Q8_0.gguf"))?;
     let mut metadata = model.metadata().clone();
-    let have = metadata.get("tokenizer.ggml.tokens").and_then(|v| v.as_array()).map_or(0, |a| a.len() as usize);
+    let have =
+        metadata.get("tokenizer.ggml.tokens").and_then(|v| v.as_array()).map_or(0, |a| a.len() as usize);
     anyhow::ensure!(wanted >= have, "the demo model has {have} tokens already");
 
-    let mut extend = |key: &str, kind: ValueType, added: &dyn Fn(usize) -> OwnedValue| -> anyhow::Result<()> {
-        let array = metadata.get(key).and_then(|value| value.as_array());
-        let array = array.ok_or_else(|| anyhow::anyhow!("the demo model has no {key}"))?;
-        let values = array.iter().map(OwnedValue::from).chain((have..wanted).map(added)).collect();
-        metadata.set(key, OwnedValue::Array(kind, values));
-        Ok(())
-    };
+    let mut extend =
+        |key: &str, kind: ValueType, added: &dyn Fn(usize) -> OwnedValue| -> anyhow::Result<()> {
+            let array = metadata.get(key).and_then(|value| value.as_array());
+            let array = array.ok_or_else(|| anyhow::anyhow!("the demo model has no {key}"))?;
+            let values = array.iter().map(OwnedValue::from).chain((have..wanted).map(added)).collect();
+            metadata.set(key, OwnedValue::Array(kind, values));
+            Ok(())
+        };
     extend("tokenizer.ggml.tokens", ValueType::String, &|id| OwnedValue::String(format!("<unused{id}>")))?;
     extend("tokenizer.ggml.token_type", ValueType::I32, &|_| OwnedValue::I32(UNUSED))?;
     if metadata.contains("qwen3moe.vocab_size") {

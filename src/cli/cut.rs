@@ -2,13 +2,15 @@
 
 use super::choose_flags::corpus_lines;
 use super::failure::Failure;
-use super::output::{self, Unit, bytes, percent, remark};
+use super::output::{self, Unit, remark};
 use super::source::Source;
 use super::{INTERRUPT, output_failure};
 use crate::gguf;
 use crate::moe::{Provenance, ShardPolicy};
 use crate::plan::{Coverages, KeepLists, Plan, Ties};
+use crate::report::percent;
 use crate::slice::{self, Cut, Options, SliceError, VerifyError};
+use crate::sys::ByteCount;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -171,7 +173,10 @@ impl CutReport {
         }
         let share = self.bytes as f64 / self.bytes_before.max(1) as f64;
         let mut rows = vec![
-            ("size", format!("{} → {} ({})", bytes(self.bytes_before), bytes(self.bytes), percent(share))),
+            (
+                "size",
+                format!("{} → {} ({})", ByteCount(self.bytes_before), ByteCount(self.bytes), percent(share)),
+            ),
             ("experts", format!("{} → {} a layer", self.n_expert, self.k)),
         ];
         if let Some(kept) = &self.kept {

@@ -2,11 +2,12 @@
 
 use super::cut::verify_failure;
 use super::failure::Failure;
-use super::output::{self, Unit, bytes};
+use super::output::{self, Unit};
 use super::source::Source;
 use crate::gguf;
 use crate::plan::Plan;
 use crate::slice;
+use crate::sys::ByteCount;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -64,7 +65,7 @@ pub fn verify(args: &VerifyArgs, quiet: bool) -> Result<(), Failure> {
         args.base.display(),
         verified.tensors,
         verified.slabs,
-        bytes(verified.bytes),
+        ByteCount(verified.bytes),
         verified.duration.as_secs_f64()
     ))
 }

@@ -12,7 +12,7 @@ mod text;
 pub use layers::{LayerRow, LayerTable, Spread};
 pub use overlap::{Overlap, OverlapRow};
 pub use plan_table::{PlanRow, PlanTable};
-pub use table::Bytes;
+pub use table::{percent, plain};
 
 use crate::plan::{Coverage, KeepLists, over_layers};
 use crate::profile::{ExpertSums, LayerUsage, Usage};
