@@ -13,7 +13,7 @@ extern "C" {
 #endif
 
 // What the calls that return an int32_t return after an exception; llama.cpp itself never returns it.
-#define MOESLICE_THREW INT32_MIN
+enum moeslice_status { MOESLICE_THREW = INT32_MIN };
 
 struct llama_model * moeslice_model_load(const char ** paths, size_t n_paths, struct llama_model_params params, char * error, size_t error_size);
 struct llama_model * moeslice_model_from_metadata(struct gguf_context * metadata, llama_model_set_tensor_data_t fill, void * user_data, struct llama_model_params params, char * error, size_t error_size);

@@ -1,3 +1,7 @@
 //! The `moeslice` program: arguments → command → exit code.
 
-fn main() {}
+use std::process::ExitCode;
+
+fn main() -> ExitCode {
+    ExitCode::from(moeslice::cli::main(std::env::args_os()))
+}

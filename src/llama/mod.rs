@@ -1,6 +1,48 @@
-//! llama.cpp made safe.
-mod ffi;
-/// x
-pub fn version() -> String {
-    unsafe { std::ffi::CStr::from_ptr(ffi::llama_version()).to_string_lossy().into_owned() }
+//! llama.cpp made safe: devices, models, contexts, and observers of the running graph.
+//!
+//! All `unsafe` of the program that concerns llama.cpp is in this folder. No C++ exception crosses into Rust (the shim
+//! turns them into status and text) and no panic crosses into C++ (callbacks catch them and the call that was running
+//! returns them as an error).
+
+mod backend;
+mod batch;
+mod context;
+mod error;
+#[allow(
+    non_upper_case_globals,
+    non_camel_case_types,
+    non_snake_case,
+    dead_code,
+    missing_docs,
+    unnameable_types,
+    clippy::all,
+    clippy::undocumented_unsafe_blocks
+)]
+mod ffi {
+    //! The raw bindings, as bindgen writes them.
+    include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
+}
+mod log;
+mod model;
+mod node;
+mod observer;
+mod vocab;
+
+pub use backend::{Backend, Device, DeviceKind};
+pub use batch::Batch;
+pub use context::{Context, ContextOptions, FlashAttention, Outputs};
+pub use error::{LlamaError, LogTail, ObserveError};
+pub use log::set_verbose;
+pub use model::{Model, Placement};
+pub use node::{Node, Site};
+pub use observer::{Observer, Observers};
+pub use vocab::{Token, Vocab};
+
+/// Size of the buffers that take the text of an exception.
+const ERROR_BYTES: usize = 1024;
+
+/// The text that the shim left in `buffer`.
+fn message(buffer: &[std::ffi::c_char]) -> String {
+    let bytes: Vec<u8> = buffer.iter().map(|&c| c as u8).take_while(|&byte| byte != 0).collect();
+    String::from_utf8_lossy(&bytes).trim().to_owned()
 }

@@ -2,8 +2,12 @@
 //!
 //! Schema `moeslice.usage/1`. The same model, texts and settings give the same bytes but for `run`.
 
+mod check;
+
+use crate::moe::Identity;
 use serde::{Deserialize, Serialize};
-use std::collections::{BTreeMap, BTreeSet};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
@@ -12,9 +16,11 @@ pub const USAGE_SCHEMA: &str = "moeslice.usage/1";
 
 /// A whole usage file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Usage {
-    /// Always [`USAGE_SCHEMA`].
+    /// `moeslice.usage/1`.
+    #[cfg_attr(test, schemars(extend("const" = USAGE_SCHEMA)))]
     pub schema: String,
     /// The model that was profiled.
     pub model: ProfiledModel,
@@ -28,6 +34,7 @@ pub struct Usage {
 
 /// Which model a usage file speaks of.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ProfiledModel {
     /// File name, without its folder.
@@ -50,6 +57,7 @@ pub struct ProfiledModel {
 
 /// How a usage file came to be.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Run {
     /// Version of moeslice.
@@ -71,10 +79,15 @@ pub struct Run {
     pub ubatch_size: u32,
     /// Seconds from the first to the last window, loading not included.
     pub wall_seconds: f64,
+    /// The runs whose usages were merged into this one; the figures above are then those of the first, and
+    /// `wall_seconds` is the sum of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged_from: Vec<Run>,
 }
 
 /// A named body of text.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Corpus {
     /// The name given on the command line, or the stem of the file or folder.
@@ -87,6 +100,7 @@ pub struct Corpus {
 
 /// One text file of a corpus.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct CorpusFile {
     /// Path as given, or below the folder that was given.
@@ -99,6 +113,7 @@ pub struct CorpusFile {
 
 /// The counts of one layer: all corpora together, and each apart.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct LayerUsage {
     /// Index of the block.
@@ -108,11 +123,13 @@ pub struct LayerUsage {
     /// All corpora together.
     pub total: ExpertSums,
     /// Each corpus apart, by name.
+    #[serde(deserialize_with = "crate::unique_map::deserialize")]
     pub corpora: BTreeMap<String, ExpertSums>,
 }
 
 /// Sums over the tokens that a layer routed.
 #[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct ExpertSums {
     /// Tokens that the layer routed.
@@ -124,6 +141,43 @@ pub struct ExpertSums {
     pub weight: Option<Vec<f64>>,
 }
 
+impl ProfiledModel {
+    /// The model of this identity, in the file called `file`.
+    pub fn new(file: &Path, identity: &Identity) -> Self {
+        ProfiledModel {
+            file: file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
+            architecture: identity.architecture.clone(),
+            fingerprint: identity.fingerprint.clone(),
+            router_hash: identity.router_hash.clone(),
+            n_layer: identity.n_layer,
+            n_expert: identity.n_expert,
+            n_expert_used: identity.n_expert_used,
+            expert_layers: identity.expert_layers.clone(),
+        }
+    }
+}
+
+impl Corpus {
+    /// One hash for the whole corpus: that of its file, or, of several, the SHA-256 of their hashes in hex, in order,
+    /// each followed by a newline.
+    pub fn sha256(&self) -> String {
+        if let [file] = self.files.as_slice() {
+            return file.sha256.clone();
+        }
+        let mut hash = Sha256::new();
+        for file in &self.files {
+            hash.update(file.sha256.as_bytes());
+            hash.update(b"\n");
+        }
+        hex(&hash.finalize())
+    }
+}
+
+/// Lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
 /// How a model relates to a usage file that is to be used with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Kinship {
@@ -131,6 +185,18 @@ pub enum Kinship {
     Same,
     /// Other bytes with the same routers: another quantisation of the same model.
     SameRouters,
+}
+
+impl Kinship {
+    /// What to tell the user, if anything.
+    pub fn remark(self) -> Option<&'static str> {
+        match self {
+            Kinship::Same => None,
+            Kinship::SameRouters => {
+                Some("made with other bytes of this model, such as another quantisation: same routers")
+            }
+        }
+    }
 }
 
 /// What is wrong with a usage file.
@@ -212,73 +278,44 @@ impl Usage {
         Ok(usage)
     }
 
-    /// The file's text: pretty-printed JSON with a final newline.
+    /// The file's text.
     pub fn to_json(&self) -> String {
-        let mut text =
-            serde_json::to_string_pretty(self).expect("a usage has no maps with keys that JSON cannot hold");
-        text.push('\n');
-        text
+        crate::json::to_text(self)
+    }
+
+    /// How the model at hand is related to the one that was profiled. The paths serve the message alone.
+    ///
+    /// # Errors
+    /// When it is another model, or a cut of it: its routers differ.
+    pub fn kinship(&self, identity: &Identity, usage: &Path, model: &Path) -> Result<Kinship, UsageError> {
+        // A fine-tune can share metadata and tensor table with its base: the routers decide.
+        if self.model.router_hash == identity.router_hash {
+            let same = self.model.fingerprint == identity.fingerprint;
+            return Ok(if same { Kinship::Same } else { Kinship::SameRouters });
+        }
+        Err(UsageError::OtherModel {
+            usage: usage.into(),
+            profiled: self.model.file.clone(),
+            model: model.into(),
+        })
     }
 
     /// The usage of `layer`.
     pub fn layer(&self, layer: u32) -> Option<&LayerUsage> {
         self.layers.iter().find(|entry| entry.layer == layer)
     }
-
-    /// Checks that the figures agree with each other.
-    ///
-    /// # Errors
-    /// Says which layer, corpus and numbers contradict each other.
-    pub fn check(&self) -> Result<(), String> {
-        let mut names = BTreeSet::new();
-        for corpus in &self.corpora {
-            if !names.insert(corpus.name.as_str()) {
-                return Err(format!("corpus {:?} is listed twice", corpus.name));
-            }
-        }
-        if self.layers.is_empty() {
-            return Err("no layer was counted".into());
-        }
-        if !self.layers.windows(2).all(|pair| pair[0].layer < pair[1].layer) {
-            return Err("layers are not in ascending order".into());
-        }
-        for layer in &self.layers {
-            if !self.model.expert_layers.contains(&layer.layer) {
-                return Err(format!("layer {} is not among model.expert_layers", layer.layer));
-            }
-            layer.check(&names)?;
-        }
-        Ok(())
-    }
 }
 
 impl LayerUsage {
-    fn check(&self, names: &BTreeSet<&str>) -> Result<(), String> {
-        let of = |corpus: &str| format!("layer {}, {corpus}", self.layer);
-        self.total.check(self.n_expert_used).map_err(|what| format!("{}: {what}", of("total")))?;
-        if !self.corpora.keys().map(String::as_str).eq(names.iter().copied()) {
-            return Err(format!("layer {}: its corpora are not those listed under corpora", self.layer));
+    /// The usage of a layer from that of each corpus; all must have as many experts and the same columns.
+    pub fn join(layer: u32, n_expert_used: u32, corpora: BTreeMap<String, ExpertSums>) -> LayerUsage {
+        let (n_expert, with_weights) =
+            corpora.values().next().map_or((0, false), |sums| (sums.count.len(), sums.weight.is_some()));
+        let mut total = ExpertSums::zero(n_expert, with_weights);
+        for sums in corpora.values() {
+            total.add(sums).expect("counts of tokens that were computed fit into 64 bits");
         }
-        let n_expert = self.total.count.len();
-        let mut joined = ExpertSums::zero(n_expert, self.total.weight.is_some());
-        for (name, sums) in &self.corpora {
-            sums.check(self.n_expert_used).map_err(|what| format!("{}: {what}", of(name)))?;
-            if sums.count.len() != n_expert || sums.weight.is_some() != self.total.weight.is_some() {
-                return Err(format!("{}: not as many experts, or other columns, than in total", of(name)));
-            }
-            joined.add(sums).ok_or_else(|| format!("{}: counts overflow", of(name)))?;
-        }
-        if joined.n_tokens != self.total.n_tokens || joined.count != self.total.count {
-            return Err(format!("layer {}: the corpora do not add up to the total", self.layer));
-        }
-        let close = |a: &f64, b: &f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0);
-        match (&joined.weight, &self.total.weight) {
-            (Some(a), Some(b)) if !a.iter().zip(b).all(|(a, b)| close(a, b)) => Err(format!(
-                "layer {}: the gate weights of the corpora do not add up to the total",
-                self.layer
-            )),
-            _ => Ok(()),
-        }
+        LayerUsage { layer, n_expert_used, total, corpora }
     }
 }
 
@@ -304,32 +341,7 @@ impl ExpertSums {
         }
         Some(())
     }
-
-    fn check(&self, n_expert_used: u32) -> Result<(), String> {
-        let sum = self.count.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
-        let wanted = self.n_tokens.checked_mul(u64::from(n_expert_used));
-        match (sum, wanted) {
-            (Some(sum), Some(wanted)) if sum == wanted => {}
-            (Some(sum), _) => {
-                return Err(format!(
-                    "counts add up to {sum}, not {} tokens × {n_expert_used} experts",
-                    self.n_tokens
-                ));
-            }
-            (None, _) => return Err("counts overflow".into()),
-        }
-        if let Some(expert) = self.count.iter().position(|&count| count > self.n_tokens) {
-            return Err(format!("expert {expert} was selected more often than there were tokens"));
-        }
-        match &self.weight {
-            Some(weight) if weight.len() != self.count.len() => {
-                Err(format!("{} gate weights for {} experts", weight.len(), self.count.len()))
-            }
-            Some(weight) => match weight.iter().position(|value| !value.is_finite()) {
-                Some(expert) => Err(format!("the gate weight of expert {expert} is not a number")),
-                None => Ok(()),
-            },
-            None => Ok(()),
-        }
-    }
 }
+
+#[cfg(test)]
+mod tests;

@@ -1,0 +1,232 @@
+//! `moeslice inspect`: the experts of a model file.
+
+use super::failure::Failure;
+use super::output::{bytes, print, print_json, table};
+use super::source::Source;
+use crate::moe::{Experts, IdMap, LayerKind, Renormalise};
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+
+/// Arguments of `inspect`.
+#[derive(Args, Clone, Debug)]
+pub struct InspectArgs {
+    /// The model, a GGUF file; any shard of several
+    #[arg(value_name = "MODEL")]
+    pub model: PathBuf,
+    /// Machine-readable output
+    #[arg(long)]
+    pub json: bool,
+}
+
+/// One kind of expert tensor: the same name, type and size in the layers listed.
+#[derive(Serialize)]
+struct TensorRow {
+    tensor: String,
+    layers: String,
+    #[serde(rename = "type")]
+    kind: String,
+    bytes_per_expert: u64,
+    bytes: u64,
+}
+
+#[derive(Serialize)]
+struct Inspection {
+    file: String,
+    files: usize,
+    bytes: u64,
+    architecture: String,
+    known_architecture: bool,
+    routing: String,
+    n_layer: u32,
+    expert_layers: String,
+    n_expert: u32,
+    n_expert_used: u32,
+    n_expert_original: u32,
+    groups: Option<u32>,
+    groups_used: Option<u32>,
+    shared_experts: bool,
+    hash_layers: String,
+    nextn_layers: String,
+    expert_bytes: u64,
+    fingerprint: String,
+    router_hash: String,
+    possible_k: Vec<u32>,
+    cannot_be_cut: Option<String>,
+    rows: Vec<TensorRow>,
+}
+
+/// Runs `inspect`.
+pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
+    let source = Source::open(&args.model)?;
+    let inspection = Inspection::of(&source)?;
+    if args.json { print_json(&inspection) } else { print(&inspection.text()) }
+}
+
+impl Inspection {
+    fn of(source: &Source) -> Result<Inspection, Failure> {
+        let experts = &source.experts;
+        let id_map = IdMap::read(&source.model, experts).map_err(Failure::input)?;
+        let possible_k = experts.possible_keeps();
+        let fewer = experts.n_expert.saturating_sub(1);
+        let cannot_be_cut = match possible_k.as_slice() {
+            [_] => experts.check_keep(fewer.max(1)).err().map(|error| error.limit.to_string()),
+            _ => None,
+        };
+        let of_kind =
+            |kind| ranges(experts.layers.iter().filter(|layer| layer.kind == kind).map(|layer| layer.layer));
+        Ok(Inspection {
+            file: source.file_name(),
+            files: source.model.shards().len(),
+            bytes: source.model.total_bytes(),
+            architecture: experts.architecture.clone(),
+            known_architecture: experts.family.is_some(),
+            routing: routing(experts),
+            n_layer: experts.n_layer,
+            expert_layers: ranges(experts.layers.iter().map(|layer| layer.layer)),
+            n_expert: experts.n_expert,
+            n_expert_used: experts.n_expert_used,
+            n_expert_original: id_map.original_count(),
+            groups: experts.groups.map(|groups| groups.count),
+            groups_used: experts.groups.map(|groups| groups.used),
+            shared_experts: experts.shared,
+            hash_layers: of_kind(LayerKind::Hash),
+            nextn_layers: of_kind(LayerKind::NextN),
+            expert_bytes: experts.expert_bytes(),
+            fingerprint: source.identity.fingerprint.clone(),
+            router_hash: source.identity.router_hash.clone(),
+            possible_k,
+            cannot_be_cut,
+            rows: tensor_rows(source),
+        })
+    }
+
+    fn text(&self) -> String {
+        let mut lines = Vec::new();
+        let mut line = |name: &str, value: String| lines.push(format!("{name:<16}{value}\n"));
+        let files = if self.files == 1 { String::new() } else { format!(" in {} files", self.files) };
+        line("model", format!("{}, {}{files}", self.file, bytes(self.bytes)));
+        let unknown = if self.known_architecture {
+            ""
+        } else {
+            " (not in this moeslice's table: the general rules hold)"
+        };
+        line("architecture", format!("{}{unknown}", self.architecture));
+        line("layers", format!("{}, with experts: {}", self.n_layer, self.expert_layers));
+        line("experts", format!("{} a layer, {} used for a token", self.n_expert, self.n_expert_used));
+        if self.n_expert_original != self.n_expert {
+            line("", format!("cut from {}; their original ids are in the metadata", self.n_expert_original));
+        }
+        line("routing", self.routing.clone());
+        if !self.hash_layers.is_empty() {
+            line("hash layers", self.hash_layers.clone());
+        }
+        if !self.nextn_layers.is_empty() {
+            line("MTP layers", self.nextn_layers.clone());
+        }
+        let share = self.expert_bytes as f64 / self.bytes.max(1) as f64 * 100.0;
+        line("expert weights", format!("{}, {share:.0} % of the file", bytes(self.expert_bytes)));
+        line(
+            "possible K",
+            match &self.cannot_be_cut {
+                Some(reason) => format!("none but {}: {reason}", self.n_expert),
+                None => ranges(self.possible_k.iter().copied()),
+            },
+        );
+        line("fingerprint", self.fingerprint.clone());
+        line("routers", self.router_hash.clone());
+        let rows = self.rows.iter().map(|row| {
+            vec![
+                row.tensor.clone(),
+                row.kind.clone(),
+                row.bytes_per_expert.to_string(),
+                bytes(row.bytes),
+                row.layers.clone(),
+            ]
+        });
+        let header = ["expert tensor (blk.N.…)", "type", "bytes/expert", "bytes", "layers"];
+        format!("{}\n{}", lines.concat(), table(&header, rows))
+    }
+}
+
+fn routing(experts: &Experts) -> String {
+    let mut parts = Vec::new();
+    parts.push(experts.gate.map_or("gate not known", |gate| gate.name()).to_owned());
+    match experts.family.map(|family| family.renormalise) {
+        Some(Renormalise::Always) => parts.push("weights of the selected made to add up to 1".into()),
+        Some(Renormalise::Never) => parts.push("weights of the selected as they are".into()),
+        Some(Renormalise::Key(_)) | None => {}
+    }
+    if let Some(groups) = experts.groups.filter(|groups| groups.count > 1) {
+        parts.push(format!("{} of {} groups", groups.used, groups.count));
+    }
+    if experts.shared {
+        parts.push("shared experts beside them, which stay".into());
+    }
+    parts.join("; ")
+}
+
+fn tensor_rows(source: &Source) -> Vec<TensorRow> {
+    // Equal rows of many layers become one; models are uniform but for a few layers.
+    let mut rows: Vec<(TensorRow, Vec<u32>)> = Vec::new();
+    for layer in &source.experts.layers {
+        for tensor in &layer.tensors {
+            let info = &source.model.tensors()[tensor.index].info;
+            let name = info.name.strip_prefix(&format!("blk.{}.", layer.layer)).unwrap_or(&info.name);
+            let kind = info.ty.name();
+            let same = |row: &TensorRow| {
+                row.tensor == name && row.kind == kind && row.bytes_per_expert == tensor.slab_bytes
+            };
+            match rows.iter_mut().find(|(row, _)| same(row)) {
+                Some((row, layers)) => {
+                    row.bytes += info.bytes();
+                    layers.push(layer.layer);
+                }
+                None => {
+                    let row = TensorRow {
+                        tensor: name.to_owned(),
+                        layers: String::new(),
+                        kind: kind.to_owned(),
+                        bytes_per_expert: tensor.slab_bytes,
+                        bytes: info.bytes(),
+                    };
+                    rows.push((row, vec![layer.layer]));
+                }
+            }
+        }
+    }
+    rows.into_iter().map(|(row, layers)| TensorRow { layers: ranges(layers), ..row }).collect()
+}
+
+/// Ascending numbers as people write them: `0-3, 7, 9-11`; several in even steps as `8-128 step 8`.
+fn ranges(numbers: impl IntoIterator<Item = u32>) -> String {
+    let numbers: Vec<u32> = numbers.into_iter().collect();
+    let step = numbers.get(1).map_or(0, |second| second - numbers[0]);
+    if numbers.len() > 3 && step > 1 && numbers.windows(2).all(|pair| pair[1] - pair[0] == step) {
+        return format!("{}-{} step {step}", numbers[0], numbers[numbers.len() - 1]);
+    }
+    let mut runs: Vec<(u32, u32)> = Vec::new();
+    for number in numbers {
+        match runs.last_mut() {
+            Some((_, last)) if *last + 1 == number => *last = number,
+            _ => runs.push((number, number)),
+        }
+    }
+    let shown = |(first, last): &(u32, u32)| {
+        if first == last { first.to_string() } else { format!("{first}-{last}") }
+    };
+    runs.iter().map(shown).collect::<Vec<_>>().join(", ")
+}
+
+#[cfg(test)]
+mod tests {
+    use super::ranges;
+
+    #[test]
+    fn numbers_are_shown_as_ranges_or_steps() {
+        assert_eq!(ranges([]), "");
+        assert_eq!(ranges([0, 1, 2, 3, 7, 9, 10]), "0-3, 7, 9-10");
+        assert_eq!(ranges([8, 16, 24, 32]), "8-32 step 8");
+        assert_eq!(ranges([0, 2, 4]), "0, 2, 4");
+    }
+}

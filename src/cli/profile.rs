@@ -1,0 +1,151 @@
+//! `moeslice profile`: usage of the experts from a model and corpora.
+
+use super::INTERRUPT;
+use super::failure::Failure;
+use super::llama_flags::LlamaFlags;
+use super::output::{self, remark};
+use super::source::Source;
+use crate::llama::{Backend, LlamaError};
+use crate::profile::{self, CorpusText, ProfileOptions, TextSource, Usage};
+use clap::{Args, ValueEnum};
+use std::path::{Path, PathBuf};
+
+/// What to profile with.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Texts")]
+pub struct TextFlags {
+    /// Text to profile with: a file or a folder; NAME=PATH names the corpus. Repeatable (-f)
+    #[arg(short = 'f', long = "file", value_name = "[NAME=]PATH", required = true)]
+    pub files: Vec<TextSource>,
+    /// Use at most N windows of each corpus
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
+    pub chunks: Option<u32>,
+    /// What to collect for each expert
+    #[arg(long, value_enum, default_value_t = ScoreData::Weights)]
+    pub score_data: ScoreData,
+    /// Recognise special tokens, such as <|im_start|>, inside the texts
+    #[arg(long)]
+    pub parse_special: bool,
+    /// Compute the logits too, even where the routing can be had without them
+    #[arg(long, hide = true)]
+    pub lm_head: bool,
+}
+
+/// What a profile collects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
+pub enum ScoreData {
+    /// How often each expert is selected.
+    Counts,
+    /// Also the sum of its gate weights.
+    Weights,
+}
+
+/// Arguments of `profile`.
+#[derive(Args, Clone, Debug)]
+pub struct ProfileArgs {
+    /// The model, a GGUF file; any shard of several (-m)
+    #[arg(short, long, value_name = "MODEL", env = "LLAMA_ARG_MODEL")]
+    pub model: PathBuf,
+    /// The usage file to write; "-" for stdout (-o)
+    #[arg(short, long, value_name = "U.json")]
+    pub output: PathBuf,
+    /// Replace an existing output
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub texts: TextFlags,
+    #[command(flatten)]
+    pub llama: LlamaFlags,
+}
+
+/// Runs `profile`.
+pub fn profile(args: &ProfileArgs, quiet: bool) -> Result<(), Failure> {
+    let to_stdout = args.output == Path::new("-");
+    if !to_stdout {
+        super::check_small_output(&args.output, args.force)?;
+    }
+    let source = Source::open(&args.model)?;
+    let usage = run_profile(&source, &args.texts, &args.llama, quiet)?;
+    if to_stdout {
+        return output::print(&usage.to_json());
+    }
+    super::write_small_output(&args.output, usage.to_json().as_bytes(), args.force)?;
+    remark(quiet, &format!("wrote {}", args.output.display()));
+    Ok(())
+}
+
+/// Reads the texts, loads the model and profiles it.
+pub fn run_profile(
+    source: &Source,
+    texts: &TextFlags,
+    flags: &LlamaFlags,
+    quiet: bool,
+) -> Result<Usage, Failure> {
+    let corpora =
+        profile::read_corpora(&texts.files, &mut |text| remark(quiet, &text)).map_err(Failure::input)?;
+    super::catch_interrupts();
+    let backend = Backend::start().map_err(Failure::running)?;
+    let (placement, devices) = flags.placement(backend, quiet)?;
+    let model = flags.load(backend, source.model.path(), &placement, quiet)?;
+    let options = ProfileOptions {
+        ctx_size: flags.ctx_size,
+        batch_size: flags.batch_size,
+        ubatch_size: flags.ubatch_size,
+        threads: flags.threads(),
+        flash_attention: flags.flash_attention(),
+        chunks: texts.chunks,
+        weights: texts.score_data == ScoreData::Weights,
+        parse_special: texts.parse_special,
+        lm_head: texts.lm_head,
+        interrupt: Some(&INTERRUPT),
+    };
+    let bar = output::progress(quiet, 0, output::Unit::Tokens);
+    let profiled = profile::profile(&model, &source.experts, &corpora, &options, &mut |progress| {
+        bar.set_length(progress.total);
+        bar.set_position(progress.done);
+        bar.set_message(progress.corpus.to_owned());
+    });
+    bar.finish_and_clear();
+    let profiled = profiled.map_err(|error| match error {
+        error if error.is_interrupt() => Failure::Interrupted,
+        error @ (profile::ProfileError::NoTokens { .. } | profile::ProfileError::NoPass { .. }) => {
+            Failure::input(error)
+        }
+        error => Failure::running(error),
+    })?;
+    say_what_was_profiled(&corpora, &profiled, &devices, quiet);
+    Ok(profiled.into_usage(source.model.path(), &source.identity, backend.version(), devices, flags.ctx_size))
+}
+
+fn say_what_was_profiled(
+    corpora: &[CorpusText],
+    profiled: &profile::Profile,
+    devices: &[String],
+    quiet: bool,
+) {
+    let tokens: u64 = profiled.corpora.iter().map(|corpus| corpus.tokens).sum();
+    let seconds = profiled.wall.as_secs_f64();
+    let names: Vec<String> = corpora
+        .iter()
+        .zip(&profiled.corpora)
+        .map(|(corpus, entry)| format!("{} ({} tokens)", corpus.name, entry.tokens))
+        .collect();
+    remark(
+        quiet,
+        &format!(
+            "profiled {} on {}: {tokens} tokens in {seconds:.1} s, {:.0} tokens/s",
+            names.join(", "),
+            devices.join(", "),
+            tokens as f64 / seconds.max(1e-9)
+        ),
+    );
+}
+
+impl From<LlamaError> for Failure {
+    fn from(error: LlamaError) -> Self {
+        match error {
+            LlamaError::Interrupted => Failure::Interrupted,
+            error => Failure::running(error),
+        }
+    }
+}

@@ -1,0 +1,157 @@
+//! What can go wrong between us and llama.cpp.
+
+use std::fmt;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// The last lines that llama.cpp logged as warnings or errors during a call that failed.
+#[derive(Clone, Debug, Default)]
+pub struct LogTail(pub(super) Vec<String>);
+
+impl fmt::Display for LogTail {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0.as_slice() {
+            [] => f.write_str("llama.cpp gave no reason; run again with -v for its log"),
+            lines => write!(f, "llama.cpp said: {}", lines.join(" | ")),
+        }
+    }
+}
+
+/// A failure of llama.cpp, or of an observer that rode on it.
+#[derive(Debug, Error)]
+pub enum LlamaError {
+    /// A path or text that C cannot take.
+    #[error("{what} holds a NUL byte, which llama.cpp cannot take")]
+    Nul {
+        /// What was handed over.
+        what: String,
+    },
+    /// The model did not load.
+    #[error("{path}: llama.cpp cannot load the model: {tail}")]
+    Load {
+        /// The model file.
+        path: PathBuf,
+        /// Why.
+        tail: LogTail,
+    },
+    /// Loading was interrupted by the user.
+    #[error("interrupted")]
+    Interrupted,
+    /// A model could not be made from metadata, or not be written.
+    #[error("{path}: llama.cpp cannot write the model: {tail}")]
+    Save {
+        /// The target.
+        path: PathBuf,
+        /// Why.
+        tail: LogTail,
+    },
+    /// No context for the model.
+    #[error(
+        "llama.cpp cannot make a context of {n_ctx} tokens: {tail}; a smaller -c, -b or -ub needs less memory"
+    )]
+    Context {
+        /// Tokens asked for, over all sequences.
+        n_ctx: u32,
+        /// Why.
+        tail: LogTail,
+    },
+    /// A batch was not computed.
+    #[error("llama.cpp cannot compute a batch of {n_tokens} tokens (status {status}): {tail}")]
+    Decode {
+        /// Tokens of the batch.
+        n_tokens: usize,
+        /// What `llama_decode` returned.
+        status: i32,
+        /// Why.
+        tail: LogTail,
+    },
+    /// llama.cpp threw an exception, as it does when a device is lost or out of memory.
+    #[error("llama.cpp failed while computing a batch of {n_tokens} tokens: {message}")]
+    Threw {
+        /// Tokens of the batch.
+        n_tokens: usize,
+        /// The text of the exception.
+        message: String,
+    },
+    /// A text cannot be tokenized.
+    #[error("the text ({bytes} bytes) cannot be tokenized: {message}")]
+    Tokenize {
+        /// Length of the text.
+        bytes: usize,
+        /// Why.
+        message: String,
+    },
+    /// A batch that does not fit the context.
+    #[error("a batch of {n_tokens} tokens does not fit into a context made for {capacity}")]
+    BatchTooLarge {
+        /// Tokens of the batch.
+        n_tokens: usize,
+        /// The context's batch size.
+        capacity: usize,
+    },
+    /// A device name that llama.cpp does not know.
+    #[error("there is no device {name:?} here; there are: {}", known.join(", "))]
+    UnknownDevice {
+        /// The name asked for.
+        name: String,
+        /// The names that exist.
+        known: Vec<String>,
+    },
+    /// An observer failed.
+    #[error(transparent)]
+    Observer(#[from] ObserveError),
+}
+
+/// A failure inside an observer; it ends the pass.
+#[derive(Debug, Error)]
+pub enum ObserveError {
+    /// A node is not laid out as the observer expects.
+    #[error("node {node} of the graph is not as expected: {what}")]
+    Layout {
+        /// The node's name.
+        node: String,
+        /// What is different.
+        what: String,
+    },
+    /// The driver handed back an id that no expert has.
+    #[error(
+        "layer {layer}, token {token}: expert id {id} is out of range (the layer has {n_expert} experts); the device or its driver returned wrong data"
+    )]
+    ExpertOutOfRange {
+        /// The layer.
+        layer: u32,
+        /// Position of the token in the ubatch.
+        token: usize,
+        /// What was read.
+        id: i32,
+        /// Experts of the layer.
+        n_expert: u32,
+    },
+    /// One token selected the same expert twice.
+    #[error(
+        "layer {layer}, token {token}: expert {id} is selected twice; the routing was misread or the device returned wrong data"
+    )]
+    ExpertTwice {
+        /// The layer.
+        layer: u32,
+        /// Position of the token in the ubatch.
+        token: usize,
+        /// The expert.
+        id: u32,
+    },
+    /// A gate weight that is not a number.
+    #[error("layer {layer}, token {token}: the gate weight of expert {expert} is {value}")]
+    WeightNotFinite {
+        /// The layer.
+        layer: u32,
+        /// Position of the token in the ubatch.
+        token: usize,
+        /// The expert.
+        expert: u32,
+        /// What was read.
+        value: f32,
+    },
+    /// The observer panicked; the panic did not cross into C++.
+    #[error("an observer panicked: {0}")]
+    Panicked(String),
+}

@@ -1,0 +1,227 @@
+//! A node of the running graph, as an observer sees it.
+
+use super::error::ObserveError;
+use super::ffi;
+use std::marker::PhantomData;
+
+/// The places of a Mixture-of-Experts layer that observers look at, named after the callback names of
+/// `llm_graph_context::build_moe_ffn` in llama.cpp's `src/llama-graph.cpp`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+pub enum Site {
+    /// `[n_expert, n_tokens]` F32: router output before anything else.
+    Logits,
+    /// `[n_expert, n_tokens]` F32: router output plus the router's bias.
+    LogitsBiased,
+    /// `[n_expert, n_tokens]` F32: gate probabilities.
+    Probs,
+    /// `[n_expert, n_tokens]` F32: probabilities plus the selection bias.
+    ProbsBiased,
+    /// `[n_expert, n_tokens]` I32: all experts of each token, the selected ones first.
+    Argsort,
+    /// `[n_expert_used, n_tokens]` I32: the selected experts; a view of the argsort with its row stride.
+    Topk,
+    /// `[1, n_expert_used, n_tokens]` F32: probabilities of the selected experts.
+    Weights,
+    /// As [`Site::Weights`], after a softmax over the selected experts.
+    WeightsSoftmax,
+    /// `[n_expert_used, n_tokens]` F32: the weights divided by their sum.
+    WeightsNorm,
+    /// `[1, n_expert_used, n_tokens]` F32: the weights times the model's scale.
+    WeightsScaled,
+}
+
+impl Site {
+    fn from_base(base: &str) -> Option<Site> {
+        Some(match base {
+            "ffn_moe_logits" => Site::Logits,
+            "ffn_moe_logits_biased" => Site::LogitsBiased,
+            "ffn_moe_probs" => Site::Probs,
+            "ffn_moe_probs_biased" => Site::ProbsBiased,
+            "ffn_moe_argsort" => Site::Argsort,
+            "ffn_moe_topk" => Site::Topk,
+            "ffn_moe_weights" => Site::Weights,
+            "ffn_moe_weights_softmax" => Site::WeightsSoftmax,
+            "ffn_moe_weights_norm" => Site::WeightsNorm,
+            "ffn_moe_weights_scaled" => Site::WeightsScaled,
+            _ => return None,
+        })
+    }
+
+    /// Splits a node's name, `BASE-LAYER`, exactly: "ffn_moe_topk-3 (view)" is no site.
+    pub fn parse(name: &str) -> Option<(Site, u32)> {
+        let (base, layer) = name.rsplit_once('-')?;
+        Some((Site::from_base(base)?, layer.parse().ok()?))
+    }
+}
+
+/// A node of the graph that llama.cpp is computing; it lives as long as the callback that shows it.
+pub struct Node<'g> {
+    raw: *mut ffi::ggml_tensor,
+    _graph: PhantomData<&'g mut ffi::ggml_tensor>,
+}
+
+impl<'g> Node<'g> {
+    /// # Safety
+    /// `raw` must be a tensor of a graph that stays alive and is touched by nobody else during `'g`.
+    pub(super) unsafe fn new(raw: *mut ffi::ggml_tensor) -> Node<'g> {
+        Node { raw, _graph: PhantomData }
+    }
+
+    fn tensor(&self) -> &ffi::ggml_tensor {
+        // SAFETY: by the contract of `new`.
+        unsafe { &*self.raw }
+    }
+
+    /// The name, such as `ffn_moe_topk-3`.
+    pub fn name(&self) -> &str {
+        let bytes = &self.tensor().name;
+        let length = bytes.iter().position(|&c| c == 0).unwrap_or(bytes.len());
+        // SAFETY: `c_char` and `u8` have the same layout, and `length` is within the array.
+        let bytes = unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<u8>(), length) };
+        std::str::from_utf8(bytes).unwrap_or_default()
+    }
+
+    /// Site and layer, for the nodes that observers know.
+    pub fn site(&self) -> Option<(Site, u32)> {
+        Site::parse(self.name())
+    }
+
+    /// Elements in each dimension, innermost first.
+    pub fn dims(&self) -> [usize; 4] {
+        self.tensor().ne.map(|n| usize::try_from(n).unwrap_or(0))
+    }
+
+    /// The tensor that this node is computed from, by position.
+    pub fn source(&self, index: usize) -> Option<Node<'_>> {
+        let raw = *self.tensor().src.get(index)?;
+        // SAFETY: sources belong to the same graph, and the result borrows this node.
+        (!raw.is_null()).then(|| unsafe { Node::new(raw) })
+    }
+
+    /// Whether the node multiplies each token with the experts selected for it; source 0 is the experts' tensor
+    /// `[.., n_expert]` and source 2 the ids `[n_expert_used, n_tokens]`.
+    pub fn is_mul_mat_id(&self) -> bool {
+        self.tensor().op == ffi::GGML_OP_MUL_MAT_ID
+    }
+
+    /// The ids `[n_expert_used, n_tokens]` by which a gate weight node, however often reshaped, normalised or scaled,
+    /// picked its weights out of the probabilities.
+    pub fn picked_by(&self) -> Option<Node<'_>> {
+        let mut raw: *mut ffi::ggml_tensor = self.raw;
+        for _ in 0..12 {
+            // SAFETY: a tensor of the graph of this node; sources are NULL or tensors of the same graph.
+            let tensor = unsafe { raw.as_ref()? };
+            if tensor.op == ffi::GGML_OP_GET_ROWS {
+                let ids = tensor.src[1];
+                // SAFETY: as above.
+                return (!ids.is_null()).then(|| unsafe { Node::new(ids) });
+            }
+            raw = tensor.src[0];
+        }
+        None
+    }
+
+    /// Reads the first `columns` of every row of an I32 node, by its strides, into `into`.
+    ///
+    /// # Errors
+    /// When the node is not I32, has fewer columns, or holds no data.
+    pub fn read_ids(&self, columns: usize, into: &mut Vec<i32>) -> Result<(), ObserveError> {
+        self.expect(ffi::GGML_TYPE_I32, "I32")?;
+        into.resize(self.check_columns(columns)? * columns, 0);
+        self.read_rows(columns * 4, into.as_mut_ptr().cast());
+        Ok(())
+    }
+
+    /// Reads all elements of an F32 node, by its strides, into `into`, innermost dimension first.
+    ///
+    /// # Errors
+    /// When the node is not F32 or holds no data.
+    pub fn read_floats(&self, into: &mut Vec<f32>) -> Result<(), ObserveError> {
+        self.expect(ffi::GGML_TYPE_F32, "F32")?;
+        let columns = self.dims()[0];
+        into.resize(self.check_columns(columns)? * columns, 0.0);
+        self.read_rows(columns * 4, into.as_mut_ptr().cast());
+        Ok(())
+    }
+
+    /// Replaces all elements of a contiguous F32 node; what is computed later sees the new ones.
+    ///
+    /// # Errors
+    /// When the node is not F32, not contiguous, or has another number of elements.
+    pub fn write_floats(&mut self, values: &[f32]) -> Result<(), ObserveError> {
+        self.expect(ffi::GGML_TYPE_F32, "F32")?;
+        let elements: usize = self.dims().iter().product();
+        // SAFETY: a live tensor.
+        let contiguous = unsafe { ffi::ggml_is_contiguous(self.raw) };
+        if elements != values.len() || !contiguous {
+            return Err(self.layout(format!(
+                "{} values for {elements} elements (contiguous: {contiguous})",
+                values.len()
+            )));
+        }
+        if elements > 0 {
+            // SAFETY: the tensor has data (`expect`), and as many bytes as the values.
+            unsafe { ffi::ggml_backend_tensor_set(self.raw, values.as_ptr().cast(), 0, elements * 4) };
+        }
+        Ok(())
+    }
+
+    fn layout(&self, what: impl Into<String>) -> ObserveError {
+        ObserveError::Layout { node: self.name().to_owned(), what: what.into() }
+    }
+
+    /// Checks type and presence of data; elements of a row must lie next to each other.
+    fn expect(&self, kind: ffi::ggml_type, name: &str) -> Result<(), ObserveError> {
+        let tensor = self.tensor();
+        if tensor.type_ != kind || tensor.nb[0] != 4 {
+            return Err(self.layout(format!("not {name} with adjacent elements")));
+        }
+        // SAFETY: a view's source is a tensor of the same graph.
+        let buffer = unsafe { tensor.view_src.as_ref() }.map_or(tensor.buffer, |source| source.buffer);
+        if tensor.data.is_null() || buffer.is_null() {
+            return Err(self.layout("it holds no data yet"));
+        }
+        Ok(())
+    }
+
+    /// The number of rows, when `columns` fit into one.
+    fn check_columns(&self, columns: usize) -> Result<usize, ObserveError> {
+        let [width, rows @ ..] = self.dims();
+        if columns > width {
+            return Err(self.layout(format!("{width} columns where at least {columns} were expected")));
+        }
+        Ok(rows.iter().product())
+    }
+
+    /// Copies `row_bytes` of every row to `target`, rows one behind another.
+    fn read_rows(&self, row_bytes: usize, target: *mut u8) {
+        let tensor = self.tensor();
+        let [_, n1, n2, n3] = self.dims();
+        if row_bytes == 0 || n1 * n2 * n3 == 0 {
+            return;
+        }
+        // SAFETY: `target` has room for all rows (the callers resize it), and every read stays inside the tensor:
+        // dimensions and strides are its own, and `row_bytes` is at most a row's width.
+        unsafe {
+            if row_bytes == tensor.nb[1] && ffi::ggml_is_contiguous(tensor) {
+                ffi::ggml_backend_tensor_get(tensor, target.cast(), 0, row_bytes * n1 * n2 * n3);
+                return;
+            }
+            for i3 in 0..n3 {
+                for i2 in 0..n2 {
+                    let done = (i3 * n2 + i2) * n1 * row_bytes;
+                    let offset = i3 * tensor.nb[3] + i2 * tensor.nb[2];
+                    ffi::ggml_backend_tensor_get_2d(
+                        tensor,
+                        target.add(done).cast(),
+                        offset,
+                        row_bytes,
+                        n1,
+                        tensor.nb[1],
+                        row_bytes,
+                    );
+                }
+            }
+        }
+    }
+}

@@ -1,0 +1,109 @@
+//! Observers of the running graph, and the callback through which llama.cpp shows it.
+
+use super::error::ObserveError;
+use super::ffi;
+use super::node::Node;
+use std::ffi::c_void;
+use std::panic::{AssertUnwindSafe, catch_unwind};
+
+/// Something that watches, or changes, the graph while it is computed.
+///
+/// llama.cpp asks for each node in the order of computation; a node that is wanted is computed together with all before
+/// it, and then shown. Each wanted node costs a synchronisation with the device.
+pub trait Observer {
+    /// Whether [`Observer::observe`] is to be called once this node is computed. The node holds no data yet.
+    fn wants(&mut self, node: &Node<'_>) -> bool;
+
+    /// Reads or writes a node that was wanted and is now computed.
+    ///
+    /// # Errors
+    /// Ends the pass: nothing is observed any more, and the decode that was running returns the error.
+    fn observe(&mut self, node: &mut Node<'_>) -> Result<(), ObserveError>;
+}
+
+/// Several observers on one pass, shown each node in the order given.
+pub struct Observers<'o>(Vec<(&'o mut dyn Observer, bool)>);
+
+impl<'o> Observers<'o> {
+    /// Joins `observers`.
+    pub fn new(observers: impl IntoIterator<Item = &'o mut dyn Observer>) -> Self {
+        Observers(observers.into_iter().map(|observer| (observer, false)).collect())
+    }
+}
+
+impl Observer for Observers<'_> {
+    fn wants(&mut self, node: &Node<'_>) -> bool {
+        let mut any = false;
+        for (observer, wanted) in &mut self.0 {
+            *wanted = observer.wants(node);
+            any |= *wanted;
+        }
+        any
+    }
+
+    fn observe(&mut self, node: &mut Node<'_>) -> Result<(), ObserveError> {
+        self.0.iter_mut().filter(|(_, wanted)| *wanted).try_for_each(|(observer, _)| observer.observe(node))
+    }
+}
+
+/// What the callback of a context points to. An observer is in it only while a decode runs.
+#[derive(Default)]
+pub(super) struct Watch {
+    observer: Option<*mut dyn Observer>,
+    error: Option<ObserveError>,
+}
+
+impl Watch {
+    /// Sets the observer for one decode.
+    ///
+    /// # Safety
+    /// `observer` must stay alive, and be used by nobody else, until [`Watch::end`].
+    pub(super) unsafe fn begin(&mut self, observer: &mut (dyn Observer + '_)) {
+        let observer: *mut (dyn Observer + '_) = observer;
+        // SAFETY: only the lifetime in the type changes; the caller vouches for the actual one.
+        self.observer = Some(unsafe {
+            std::mem::transmute::<*mut (dyn Observer + '_), *mut (dyn Observer + 'static)>(observer)
+        });
+        self.error = None;
+    }
+
+    /// Takes the observer away; returns what went wrong in it.
+    pub(super) fn end(&mut self) -> Option<ObserveError> {
+        self.observer = None;
+        self.error.take()
+    }
+}
+
+/// llama.cpp's eval callback: `ask` before a node is computed, then once more when it was wanted.
+///
+/// Returning false from the second call would only end the current split of the graph and let the rest run on stale
+/// data, so an error is kept for the end of the decode, and nothing is wanted any more.
+pub(super) unsafe extern "C" fn on_node(
+    raw: *mut ffi::ggml_tensor,
+    ask: bool,
+    user_data: *mut c_void,
+) -> bool {
+    // SAFETY: the context hands over its `Watch`, which outlives it, and calls from the thread that decodes.
+    let watch = unsafe { &mut *user_data.cast::<Watch>() };
+    let Some(observer) = watch.observer.filter(|_| watch.error.is_none()) else { return !ask };
+    let outcome = catch_unwind(AssertUnwindSafe(|| {
+        // SAFETY: by the contract of `begin`, and since llama.cpp makes one call at a time.
+        let observer = unsafe { &mut *observer };
+        // SAFETY: the graph is alive, and waits for this callback.
+        let mut node = unsafe { Node::new(raw) };
+        if ask { Ok(observer.wants(&node)) } else { observer.observe(&mut node).map(|()| true) }
+    }));
+    match outcome {
+        Ok(Ok(answer)) => answer,
+        Ok(Err(error)) => {
+            watch.error = Some(error);
+            !ask
+        }
+        Err(panic) => {
+            let text = panic.downcast_ref::<&str>().map(|text| (*text).to_owned());
+            let text = text.or_else(|| panic.downcast_ref::<String>().cloned()).unwrap_or_default();
+            watch.error = Some(ObserveError::Panicked(text));
+            !ask
+        }
+    }
+}

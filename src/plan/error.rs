@@ -1,0 +1,258 @@
+use crate::moe::KeepError;
+use crate::score::ScoreError;
+use std::error::Error as StdError;
+use std::path::PathBuf;
+use thiserror::Error;
+
+/// Why no plan can be made.
+#[derive(Debug, Error)]
+pub enum PlanError {
+    /// The model cannot keep that number of experts.
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+    /// The experts cannot be ranked.
+    #[error(transparent)]
+    Score(#[from] ScoreError),
+    /// A layer with experts that no token went through.
+    #[error(
+        "layer {layer} has experts and the usage has no counts of it: it was never reached; profile the model again"
+    )]
+    NeverReached {
+        /// The layer.
+        layer: u32,
+    },
+    /// A layer that does not run while text is profiled.
+    #[error(
+        "layer {layer} is a multi-token-prediction (NextN) block, which does not run in an ordinary pass and has no \
+         counts: name its experts in a plan (--plan)"
+    )]
+    NextN {
+        /// The layer.
+        layer: u32,
+    },
+    /// The usage counts a layer that holds no experts in this model.
+    #[error(
+        "the usage has counts of layer {layer}, which has no experts in this model; profile this model itself"
+    )]
+    ForeignLayer {
+        /// The layer.
+        layer: u32,
+    },
+    /// The usage counts another number of experts.
+    #[error(
+        "layer {layer}: the usage counts {counted} experts, the model has {n_expert}; profile this model itself"
+    )]
+    ExpertCount {
+        /// The layer.
+        layer: u32,
+        /// Experts in the usage.
+        counted: usize,
+        /// Experts in the model.
+        n_expert: u32,
+    },
+    /// A pinned expert in a layer without any.
+    #[error("--always-keep names layer {layer}, which has no experts in this model")]
+    PinLayer {
+        /// The layer.
+        layer: u32,
+    },
+    /// A pinned expert that the layer does not have.
+    #[error("--always-keep {layer}:{id}: layer {layer} has {n_expert} experts, 0 to {}", n_expert - 1)]
+    PinId {
+        /// The layer.
+        layer: u32,
+        /// The expert.
+        id: u32,
+        /// Experts of the layer, at least one.
+        n_expert: u32,
+    },
+    /// More pins than places.
+    #[error("--always-keep names {pins} experts of layer {layer}, and it keeps {k}: keep more or pin fewer")]
+    PinCount {
+        /// The layer.
+        layer: u32,
+        /// Experts pinned there.
+        pins: u32,
+        /// Experts that the layer keeps.
+        k: u32,
+    },
+    /// More pins than places in a group.
+    #[error(
+        "--always-keep names {pins} experts of layer {layer}, group {group}, and each group keeps {k}: keep more or \
+         pin fewer"
+    )]
+    PinGroup {
+        /// The layer.
+        layer: u32,
+        /// The group.
+        group: u32,
+        /// Experts pinned there.
+        pins: u32,
+        /// Experts that each group keeps.
+        k: u32,
+    },
+    /// Not even the smallest file is small enough.
+    #[error(
+        "no file of at most {limit} bytes is possible: the smallest keeps {k} experts and has {bytes} bytes"
+    )]
+    TooSmall {
+        /// The size asked for.
+        limit: u64,
+        /// The smallest possible number of experts.
+        k: u32,
+        /// Bytes of its file.
+        bytes: u64,
+    },
+    /// The size of a file could not be computed.
+    #[error("the size of a file with {k} experts cannot be told: {source}")]
+    Size {
+        /// Experts that would be kept.
+        k: u32,
+        /// Why.
+        source: Box<dyn StdError + Send + Sync>,
+    },
+}
+
+/// Why a plan file cannot be used.
+#[derive(Debug, Error)]
+pub enum PlanFileError {
+    /// The file cannot be read.
+    #[error("{}: cannot read the plan: {source}", path.display())]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Not JSON of this schema, and no map of layers either.
+    #[error("{}: neither a plan of moeslice nor a map from layers to expert ids: {source}", path.display())]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Where and what.
+        source: serde_json::Error,
+    },
+    /// Another schema or version.
+    #[error("{}: schema is {found:?}, this moeslice reads {:?}", path.display(), super::PLAN_SCHEMA)]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// The schema named in the file.
+        found: String,
+    },
+    /// The plan was made for another model.
+    #[error(
+        "{} is a plan for another model ({planned}): the routers of {} differ; make a plan for this model",
+        path.display(), model.display()
+    )]
+    OtherModel {
+        /// The plan.
+        path: PathBuf,
+        /// The model file that it was made for.
+        planned: String,
+        /// The model file at hand.
+        model: PathBuf,
+    },
+    /// The plan does not fit the model.
+    #[error("{}: {fault}", path.display())]
+    Fault {
+        /// The plan.
+        path: PathBuf,
+        /// What is wrong.
+        fault: PlanFault,
+    },
+}
+
+/// What in a plan does not fit the model.
+#[derive(Clone, Debug, Error, PartialEq, Eq)]
+pub enum PlanFault {
+    /// A layer has experts and the plan does not name it.
+    #[error("layer {layer} is missing: it has {n_expert} experts; name those to keep")]
+    MissingLayer {
+        /// The layer.
+        layer: u32,
+        /// Its experts.
+        n_expert: u32,
+    },
+    /// The plan names a layer without experts.
+    #[error("layer {layer} has no experts in this model; its layers with experts are {layers}")]
+    ExtraLayer {
+        /// The layer.
+        layer: u32,
+        /// The layers that have experts.
+        layers: String,
+    },
+    /// An expert that the layer does not have.
+    #[error("layer {layer}: there is no expert {id}; the layer has {n_expert}, 0 to {}", n_expert - 1)]
+    Id {
+        /// The layer.
+        layer: u32,
+        /// The id.
+        id: u32,
+        /// Experts of the layer, at least one.
+        n_expert: u32,
+    },
+    /// An expert named twice.
+    #[error("layer {layer}: expert {id} is listed twice")]
+    Twice {
+        /// The layer.
+        layer: u32,
+        /// The id.
+        id: u32,
+    },
+    /// Layers keep different numbers.
+    #[error(
+        "layer {layer} keeps {kept} experts, it must keep {wanted} like layer {other}: llama.cpp has one count for all"
+    )]
+    Uneven {
+        /// The layer.
+        layer: u32,
+        /// Experts that it keeps.
+        kept: usize,
+        /// Experts that it would have to keep.
+        wanted: usize,
+        /// The layer that it is held against.
+        other: u32,
+    },
+    /// A layer with fewer experts than the others keep is cut.
+    #[error(
+        "layer {layer} keeps {kept} of its {n_expert} experts, it must keep all of them: layer {other} keeps {k}"
+    )]
+    SmallLayer {
+        /// The layer.
+        layer: u32,
+        /// Experts that it keeps.
+        kept: usize,
+        /// Experts that it has.
+        n_expert: u32,
+        /// Experts that the largest layers keep.
+        k: u32,
+        /// One of those.
+        other: u32,
+    },
+    /// Groups of a layer keep different numbers.
+    #[error("layer {layer}: group {group} keeps {kept} experts, each group must keep {wanted}")]
+    UnevenGroups {
+        /// The layer.
+        layer: u32,
+        /// The group.
+        group: u32,
+        /// Experts of it that are kept.
+        kept: usize,
+        /// Experts that each group must keep.
+        wanted: usize,
+    },
+    /// The stated number is not that of the lists.
+    #[error("k is {stated}, but layer {layer} keeps {kept} experts: the plan was edited or damaged")]
+    Count {
+        /// `k` of the plan.
+        stated: u32,
+        /// A layer.
+        layer: u32,
+        /// Experts that it keeps.
+        kept: u32,
+    },
+    /// The model cannot keep that number.
+    #[error(transparent)]
+    Keep(#[from] KeepError),
+}

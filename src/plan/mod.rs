@@ -1,0 +1,182 @@
+//! Which experts stay: from a usage, a score and a target to the kept ids of each layer.
+//!
+//! [`Planner`] ranks a usage and resolves a [`Keep`] to a number of experts; [`Plan`] is the file that says what is
+//! kept and why, schema `moeslice.plan/1`. A plan that comes from a file is checked with [`Plan::check`] before use.
+
+mod check;
+mod choose;
+mod coverage;
+mod error;
+mod keep;
+mod pins;
+mod planner;
+
+pub use check::check_lists;
+pub use choose::{Choice, Ties, check_counted, check_early, choose};
+pub use coverage::{Coverage, Coverages, coverage, over_layers};
+pub use error::{PlanError, PlanFault, PlanFileError};
+pub use keep::{Keep, KeepSyntaxError};
+pub use pins::{PinSyntaxError, Pins};
+pub use planner::{Planner, SizeOf, largest_fitting};
+
+use crate::moe::Identity;
+use serde::de::Error as _;
+use serde::{Deserialize, Deserializer, Serialize};
+use std::collections::BTreeMap;
+use std::path::Path;
+
+/// The value of `schema` in a plan of this version.
+pub const PLAN_SCHEMA: &str = "moeslice.plan/1";
+
+/// The kept expert ids of each layer, ascending; the keys are layers.
+pub type KeepLists = BTreeMap<u32, Vec<u32>>;
+
+/// A whole plan. Of a bare map of layers, only `k` and `keep` are known.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Plan {
+    /// `moeslice.plan/1`.
+    #[cfg_attr(test, schemars(extend("const" = PLAN_SCHEMA)))]
+    pub schema: String,
+    /// The model that the plan was made for.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub source: Option<PlanSource>,
+    /// What the experts were ranked by.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub score: Option<String>,
+    /// The share of each corpus, when it was not that of its tokens.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub blend: Option<String>,
+    /// The experts that were kept whatever their score.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub always_keep: Option<String>,
+    /// What was asked for: the text of `--keep`.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub target: Option<String>,
+    /// Experts that each layer keeps; a layer that has fewer stays whole.
+    pub k: u32,
+    /// Cuts that fell between experts of equal score.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ties: Option<Ties>,
+    /// The corpora of the usage.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub corpora: Vec<PlanCorpus>,
+    /// The kept ids of each layer with experts, by layer.
+    #[serde(deserialize_with = "keep_lists")]
+    pub keep: KeepLists,
+}
+
+/// The model that a plan was made for.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct PlanSource {
+    /// File name, without its folder.
+    pub file: String,
+    /// SHA-256 over metadata and tensor table: this very file.
+    pub fingerprint: String,
+    /// SHA-256 over the router weights: this model, in whatever quantisation.
+    pub router_hash: String,
+}
+
+/// A corpus that a plan rests on.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct PlanCorpus {
+    /// Its name.
+    pub name: String,
+    /// Tokens that were profiled.
+    pub tokens: u64,
+    /// SHA-256 of its file, or, of several, that of their hashes in hex, each followed by a newline.
+    pub sha256: String,
+}
+
+impl PlanSource {
+    /// The model of this identity, in the file called `file`.
+    pub fn new(file: &Path, identity: &Identity) -> Self {
+        PlanSource {
+            file: file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
+            fingerprint: identity.fingerprint.clone(),
+            router_hash: identity.router_hash.clone(),
+        }
+    }
+}
+
+impl Plan {
+    /// Reads a plan, or a bare map `{"0": [ids], …}`. [`Plan::check`] says whether it fits a model.
+    ///
+    /// # Errors
+    /// When it cannot be read or is neither of the two.
+    pub fn read(path: &Path) -> Result<Plan, PlanFileError> {
+        let text = std::fs::read(path).map_err(|source| PlanFileError::Read { path: path.into(), source })?;
+        Self::parse(&text, path)
+    }
+
+    /// Parses the bytes of a plan; `path` serves the messages alone.
+    ///
+    /// # Errors
+    /// As [`Plan::read`].
+    pub fn parse(text: &[u8], path: &Path) -> Result<Plan, PlanFileError> {
+        /// Reads the schema first, so that a plan is told from a bare map, and another version from damage.
+        #[derive(Deserialize)]
+        struct Head {
+            schema: Option<String>,
+        }
+        /// A bare map.
+        #[derive(Deserialize)]
+        #[serde(transparent)]
+        struct Bare(#[serde(deserialize_with = "keep_lists")] KeepLists);
+
+        let parse = |source| PlanFileError::Parse { path: path.into(), source };
+        let head: Head = serde_json::from_slice(text).map_err(parse)?;
+        match head.schema {
+            Some(schema) if schema == PLAN_SCHEMA => serde_json::from_slice(text).map_err(parse),
+            Some(found) => Err(PlanFileError::Schema { path: path.into(), found }),
+            None => serde_json::from_slice(text).map(|Bare(keep)| Plan::bare(keep)).map_err(parse),
+        }
+    }
+
+    /// A plan that says nothing but which experts stay; the lists must be ascending.
+    pub fn bare(keep: KeepLists) -> Plan {
+        let longest = keep.values().map(Vec::len).max().unwrap_or(0);
+        Plan {
+            schema: PLAN_SCHEMA.into(),
+            source: None,
+            score: None,
+            blend: None,
+            always_keep: None,
+            target: None,
+            k: u32::try_from(longest).unwrap_or(u32::MAX),
+            ties: None,
+            corpora: vec![],
+            keep,
+        }
+    }
+
+    /// The file's text.
+    pub fn to_json(&self) -> String {
+        crate::json::to_text(self)
+    }
+}
+
+/// Reads the kept ids of each layer and sorts them. An id that is no id is an error that names its layer.
+fn keep_lists<'de, D: Deserializer<'de>>(deserializer: D) -> Result<KeepLists, D::Error> {
+    let lists: BTreeMap<u32, Vec<serde_json::Value>> = crate::unique_map::deserialize(deserializer)?;
+    lists
+        .into_iter()
+        .map(|(layer, values)| {
+            let id = |value: serde_json::Value| {
+                let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
+                id.ok_or_else(|| D::Error::custom(format!("layer {layer}: {value} is not an expert id")))
+            };
+            let mut ids: Vec<u32> = values.into_iter().map(id).collect::<Result<_, _>>()?;
+            ids.sort_unstable();
+            Ok((layer, ids))
+        })
+        .collect()
+}
+
+#[cfg(test)]
+mod tests;

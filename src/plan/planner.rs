@@ -1,0 +1,156 @@
+//! From a usage and a model to the number of experts, and to the plan.
+
+use super::{
+    Choice, Coverage, Coverages, Keep, KeepLists, PLAN_SCHEMA, Pins, Plan, PlanCorpus, PlanError, PlanSource,
+    choose, coverage,
+};
+use crate::moe::Experts;
+use crate::profile::Usage;
+use crate::score::{self, Blend, LayerScores, Score};
+use std::collections::BTreeMap;
+use std::error::Error as StdError;
+
+/// Exact bytes of all files that would be written if so many experts were kept. Must not fall as the number grows.
+pub type SizeOf<'a> = dyn Fn(u32) -> Result<u64, Box<dyn StdError + Send + Sync>> + 'a;
+
+/// A model, its usage, and how the experts are ranked.
+pub struct Planner<'a> {
+    usage: &'a Usage,
+    experts: &'a Experts,
+    score: Score,
+    blend: &'a Blend,
+    pins: &'a Pins,
+    scores: BTreeMap<u32, LayerScores>,
+}
+
+impl<'a> Planner<'a> {
+    /// Ranks the experts. That the usage is that of the model ([`Usage::kinship`]) is for the caller to check.
+    ///
+    /// # Errors
+    /// When they cannot be ranked, or a pinned expert does not exist.
+    pub fn new(
+        usage: &'a Usage,
+        experts: &'a Experts,
+        score: Score,
+        blend: &'a Blend,
+        pins: &'a Pins,
+    ) -> Result<Self, PlanError> {
+        pins.check(experts)?;
+        let scores = score::scores(usage, score, blend)?;
+        Ok(Planner { usage, experts, score, blend, pins, scores })
+    }
+
+    /// The usage.
+    pub fn usage(&self) -> &Usage {
+        self.usage
+    }
+
+    /// The experts of the model.
+    pub fn experts(&self) -> &Experts {
+        self.experts
+    }
+
+    /// What the experts are ranked by.
+    pub fn score(&self) -> Score {
+        self.score
+    }
+
+    /// The weights of the corpora.
+    pub fn blend(&self) -> &Blend {
+        self.blend
+    }
+
+    /// The kept experts for `k`.
+    ///
+    /// # Errors
+    /// As [`choose`].
+    pub fn choose(&self, k: u32) -> Result<Choice, PlanError> {
+        choose(self.experts, &self.scores, k, self.pins)
+    }
+
+    /// The share of the routing that kept experts cover; all of it when nothing was routed.
+    pub fn coverage(&self, keep: &KeepLists) -> Coverages {
+        let nothing = Coverage { mean: 1.0, worst: 1.0, worst_layer: 0 };
+        coverage(self.usage, keep).unwrap_or(Coverages { all: nothing, corpora: BTreeMap::new() })
+    }
+
+    /// The number of experts that `keep` asks for.
+    ///
+    /// # Errors
+    /// When the model cannot keep such a number, no file is small enough, or the experts cannot be chosen.
+    pub fn resolve(&self, keep: &Keep, size: &SizeOf<'_>) -> Result<u32, PlanError> {
+        if let Some(k) = keep.count(self.experts)? {
+            return Ok(k);
+        }
+        match *keep {
+            Keep::Size(limit) => largest_fitting(self.experts, limit, size),
+            Keep::Coverage { share, each } => {
+                for k in self.experts.possible_keeps() {
+                    // The sets grow with k, and so does what they cover: the first is the smallest. Too many pins for
+                    // a small k do not stand against a larger one.
+                    match self.choose(k) {
+                        Ok(choice) if self.coverage(&choice.keep).reach(share, each) => return Ok(k),
+                        Ok(_) | Err(PlanError::PinCount { .. } | PlanError::PinGroup { .. }) => {}
+                        Err(error) => return Err(error),
+                    }
+                }
+                Ok(self.experts.n_expert)
+            }
+            Keep::Count(k) => Ok(k),
+            Keep::Percent(_) => Ok(self.experts.n_expert),
+        }
+    }
+
+    /// The plan for `keep`.
+    ///
+    /// # Errors
+    /// As [`Planner::resolve`] and [`Planner::choose`].
+    pub fn plan(&self, keep: &Keep, size: &SizeOf<'_>, source: PlanSource) -> Result<Plan, PlanError> {
+        let k = self.resolve(keep, size)?;
+        let Choice { keep: lists, ties } = self.choose(k)?;
+        let corpora = self.usage.corpora.iter();
+        Ok(Plan {
+            schema: PLAN_SCHEMA.into(),
+            source: Some(source),
+            score: Some(self.score.to_string()),
+            blend: (*self.blend != Blend::Tokens).then(|| self.blend.to_string()),
+            always_keep: (!self.pins.is_empty()).then(|| self.pins.to_string()),
+            target: Some(keep.to_string()),
+            k,
+            ties: Some(ties),
+            corpora: corpora
+                .map(|corpus| PlanCorpus {
+                    name: corpus.name.clone(),
+                    tokens: corpus.tokens,
+                    sha256: corpus.sha256(),
+                })
+                .collect(),
+            keep: lists,
+        })
+    }
+}
+
+/// The largest possible number of experts whose file has at most `limit` bytes.
+///
+/// # Errors
+/// When even the smallest is larger, or a size cannot be told.
+pub fn largest_fitting(experts: &Experts, limit: u64, size: &SizeOf<'_>) -> Result<u32, PlanError> {
+    let bytes = |k| size(k).map_err(|source| PlanError::Size { k, source });
+    let possible = experts.possible_keeps();
+    let (mut fitting, mut above) = (0, possible.len());
+    while fitting < above {
+        let middle = fitting + (above - fitting) / 2;
+        if bytes(possible[middle])? <= limit {
+            fitting = middle + 1;
+        } else {
+            above = middle;
+        }
+    }
+    match fitting {
+        0 => {
+            let k = possible.first().copied().unwrap_or(experts.n_expert);
+            Err(PlanError::TooSmall { limit, k, bytes: bytes(k)? })
+        }
+        _ => Ok(possible[fitting - 1]),
+    }
+}

@@ -1,0 +1,248 @@
+//! The tally of one pass: what each layer selected, checked as it comes in and once more at the end.
+//!
+//! Knows nothing of llama.cpp: the ids and gate weights of a ubatch are handed over as plain numbers.
+
+use super::usage::ExpertSums;
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Experts of a layer, and how many of them a token selects.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct LayerShape {
+    /// Experts.
+    pub n_expert: u32,
+    /// Experts selected for a token.
+    pub n_expert_used: u32,
+}
+
+/// Counts and gate weights of all layers.
+#[derive(Clone, Debug)]
+pub struct Tally {
+    shapes: BTreeMap<u32, LayerShape>,
+    layers: BTreeMap<u32, ExpertSums>,
+    with_weights: bool,
+}
+
+/// A selection that no router can have made.
+#[derive(Clone, Copy, Debug, PartialEq)]
+pub enum BadSelection {
+    /// An id outside `0..n_expert`.
+    OutOfRange {
+        /// Position in the ubatch.
+        token: usize,
+        /// What was read.
+        id: i32,
+    },
+    /// The same expert twice for one token.
+    Twice {
+        /// Position in the ubatch.
+        token: usize,
+        /// The expert.
+        id: u32,
+    },
+    /// A gate weight that is no finite number.
+    Weight {
+        /// Position in the ubatch.
+        token: usize,
+        /// The expert.
+        id: u32,
+        /// What was read.
+        value: f32,
+    },
+}
+
+/// A pass whose figures cannot be right.
+#[derive(Debug, Error, PartialEq, Eq)]
+pub enum TallyError {
+    /// A layer that holds experts was not seen in the graph.
+    #[error(
+        "layer {layer} holds experts, but its routing never appeared while the model ran; its architecture may route in a way that is not known here, so nothing is written"
+    )]
+    NeverReached {
+        /// The layer.
+        layer: u32,
+    },
+    /// A layer saw fewer or more tokens than were computed.
+    #[error(
+        "layer {layer} routed {seen} tokens of {expected}; the counts would be wrong, so nothing is written"
+    )]
+    TokenCount {
+        /// The layer.
+        layer: u32,
+        /// Tokens that it routed.
+        seen: u64,
+        /// Tokens that were computed.
+        expected: u64,
+    },
+    /// All experts of a layer were selected equally often.
+    #[error(
+        "layer {layer}: all {n_expert} experts were selected exactly {count} times; routers do not do that, so the routing was misread and nothing is written"
+    )]
+    AllEqual {
+        /// The layer.
+        layer: u32,
+        /// Its experts.
+        n_expert: usize,
+        /// The count of each.
+        count: u64,
+    },
+}
+
+/// From this count on, equal counts of all experts are no chance.
+const EQUAL_COUNTS_ARE_SUSPECT_FROM: u64 = 8;
+
+impl Tally {
+    /// An empty tally of layers with the given shapes.
+    pub fn new(shapes: BTreeMap<u32, LayerShape>, with_weights: bool) -> Self {
+        let layers = shapes
+            .iter()
+            .map(|(&layer, shape)| (layer, ExpertSums::zero(shape.n_expert as usize, with_weights)))
+            .collect();
+        Tally { shapes, layers, with_weights }
+    }
+
+    /// The shape of `layer`, when it is one that holds experts.
+    pub fn shape(&self, layer: u32) -> Option<LayerShape> {
+        self.shapes.get(&layer).copied()
+    }
+
+    /// Counts one ubatch of `layer`: `ids` `[n_expert_used, n_tokens]` and, when the tally has weights, `weights` of
+    /// the same shape. Nothing of it is counted when any part is bad.
+    ///
+    /// # Errors
+    /// Names the token and what is wrong with its selection.
+    ///
+    /// # Panics
+    /// When the layer is none of the tally's, or the lengths do not match: errors of the caller, not of the input.
+    pub fn add(&mut self, layer: u32, ids: &[i32], weights: Option<&[f32]>) -> Result<(), BadSelection> {
+        let shape = self.shapes[&layer];
+        let used = shape.n_expert_used as usize;
+        assert!(ids.len().is_multiple_of(used) && weights.is_none_or(|weights| weights.len() == ids.len()));
+        for (token, selected) in ids.chunks_exact(used).enumerate() {
+            for (rank, &id) in selected.iter().enumerate() {
+                if !u32::try_from(id).is_ok_and(|id| id < shape.n_expert) {
+                    return Err(BadSelection::OutOfRange { token, id });
+                }
+                if selected[..rank].contains(&id) {
+                    return Err(BadSelection::Twice { token, id: id as u32 });
+                }
+                match weights.map(|weights| weights[token * used + rank]) {
+                    Some(value) if !value.is_finite() => {
+                        return Err(BadSelection::Weight { token, id: id as u32, value });
+                    }
+                    _ => {}
+                }
+            }
+        }
+        let sums = self.layers.get_mut(&layer).expect("every shape has its sums");
+        sums.n_tokens += (ids.len() / used) as u64;
+        for &id in ids {
+            sums.count[id as usize] += 1;
+        }
+        if let (Some(sums), Some(weights)) = (&mut sums.weight, weights) {
+            for (&id, &weight) in ids.iter().zip(weights) {
+                sums[id as usize] += f64::from(weight);
+            }
+        }
+        Ok(())
+    }
+
+    /// Takes what was counted, checked against the number of tokens that were computed, and starts anew.
+    ///
+    /// # Errors
+    /// When a layer was never reached, or did not route every token.
+    pub fn take(&mut self, n_tokens: u64) -> Result<BTreeMap<u32, ExpertSums>, TallyError> {
+        for (&layer, sums) in &self.layers {
+            if sums.n_tokens == 0 && n_tokens > 0 {
+                return Err(TallyError::NeverReached { layer });
+            }
+            if sums.n_tokens != n_tokens {
+                return Err(TallyError::TokenCount { layer, seen: sums.n_tokens, expected: n_tokens });
+            }
+        }
+        let fresh = Tally::new(self.shapes.clone(), self.with_weights);
+        Ok(std::mem::replace(&mut self.layers, fresh.layers))
+    }
+}
+
+/// Refuses counts that are all the same: the mark of a routing tensor read with the wrong stride.
+///
+/// # Errors
+/// Names the layer, unless every token selects all experts or there were only a few tokens.
+pub fn check_not_all_equal(layer: u32, n_expert_used: u32, sums: &ExpertSums) -> Result<(), TallyError> {
+    let [first, rest @ ..] = sums.count.as_slice() else { return Ok(()) };
+    let n_expert = sums.count.len();
+    let suspect = *first >= EQUAL_COUNTS_ARE_SUSPECT_FROM && (n_expert_used as usize) < n_expert;
+    if suspect && rest.iter().all(|count| count == first) {
+        return Err(TallyError::AllEqual { layer, n_expert, count: *first });
+    }
+    Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    fn tally() -> Tally {
+        let shape = LayerShape { n_expert: 4, n_expert_used: 2 };
+        Tally::new(BTreeMap::from([(0, shape), (3, shape)]), true)
+    }
+
+    #[test]
+    fn counts_and_weights_go_to_the_selected_experts() {
+        let mut tally = tally();
+        for layer in [0, 3] {
+            tally.add(layer, &[1, 3, 3, 0], Some(&[0.75, 0.25, 0.5, 0.5])).unwrap();
+        }
+        let layers = tally.take(2).unwrap();
+        assert_eq!(layers[&3].count, [1, 1, 0, 2]);
+        assert_eq!(layers[&3].weight.as_deref(), Some([0.5, 0.75, 0.0, 0.75].as_slice()));
+        assert_eq!(tally.take(0).unwrap()[&0].n_tokens, 0, "a tally that was taken starts anew");
+    }
+
+    #[test]
+    fn an_id_out_of_range_is_never_counted() {
+        let mut tally = tally();
+        for id in [4, -1, i32::MAX] {
+            let error = tally.add(0, &[0, 1, 2, id], Some(&[0.5; 4])).unwrap_err();
+            assert_eq!(error, BadSelection::OutOfRange { token: 1, id });
+        }
+        assert_eq!(tally.take(0).unwrap()[&0].count, [0; 4]);
+    }
+
+    #[test]
+    fn the_ids_of_a_token_are_distinct() {
+        assert_eq!(tally().add(0, &[2, 2], None), Err(BadSelection::Twice { token: 0, id: 2 }));
+    }
+
+    #[test]
+    fn a_gate_weight_that_is_no_number_is_named() {
+        let error = tally().add(0, &[2, 1], Some(&[0.5, f32::NAN])).unwrap_err();
+        assert!(matches!(error, BadSelection::Weight { token: 0, id: 1, value } if value.is_nan()));
+    }
+
+    #[test]
+    fn a_layer_that_was_never_reached_is_refused() {
+        let mut tally = tally();
+        tally.add(0, &[0, 1], None).unwrap();
+        assert_eq!(tally.take(1), Err(TallyError::NeverReached { layer: 3 }));
+    }
+
+    #[test]
+    fn a_layer_that_saw_one_token_a_batch_is_refused() {
+        let mut tally = tally();
+        tally.add(0, &[0, 1, 2, 3], None).unwrap();
+        tally.add(3, &[0, 1], None).unwrap();
+        assert_eq!(tally.take(2), Err(TallyError::TokenCount { layer: 3, seen: 1, expected: 2 }));
+    }
+
+    #[test]
+    fn equal_counts_of_all_experts_are_a_misread() {
+        let sums = |count: Vec<u64>| ExpertSums { n_tokens: 0, count, weight: None };
+        let misread = check_not_all_equal(5, 2, &sums(vec![500; 4]));
+        assert_eq!(misread, Err(TallyError::AllEqual { layer: 5, n_expert: 4, count: 500 }));
+        check_not_all_equal(5, 4, &sums(vec![500; 4])).unwrap();
+        check_not_all_equal(5, 2, &sums(vec![2; 4])).unwrap();
+        check_not_all_equal(5, 2, &sums(vec![500, 500, 499, 501])).unwrap();
+    }
+}

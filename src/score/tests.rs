@@ -1,0 +1,134 @@
+use super::*;
+use crate::profile::fixture;
+
+/// One layer, two corpora of 10 and 100 tokens, two of four experts selected for each token.
+fn two_corpora() -> Usage {
+    fixture::usage(
+        2,
+        &[("small", 10), ("large", 100)],
+        &[(
+            0,
+            &[
+                (&[10, 6, 4, 0], Some(&[5.0, 3.0, 2.0, 0.0])),
+                (&[0, 60, 40, 100], Some(&[0.0, 30.0, 30.0, 40.0])),
+            ],
+        )],
+    )
+}
+
+#[test]
+fn frequency_is_the_count_and_gate_weight_breaks_ties() {
+    let scores = scores(&two_corpora(), Score::Frequency, &Blend::Tokens).unwrap();
+    assert_eq!(scores[&0].value, [10.0, 66.0, 44.0, 100.0]);
+    assert_eq!(scores[&0].tie.as_deref(), Some(&[5.0, 33.0, 32.0, 40.0][..]));
+    assert_eq!(scores[&0].ranking(), [3, 1, 2, 0]);
+}
+
+#[test]
+fn weight_is_the_sum_of_gate_weights() {
+    let scores = scores(&two_corpora(), Score::Weight, &Blend::Tokens).unwrap();
+    assert_eq!(scores[&0].value, [5.0, 33.0, 32.0, 40.0]);
+}
+
+#[test]
+fn blend_divides_each_corpus_by_its_tokens() {
+    // A quarter of large: expert 0 has 0.75·1.0, expert 1 has 0.75·0.6 + 0.25·0.6, and so on.
+    let blend = "small=3,large=1".parse().unwrap();
+    let scores = scores(&two_corpora(), Score::Frequency, &blend).unwrap();
+    for (value, wanted) in scores[&0].value.iter().zip([0.75, 0.6, 0.4, 0.25]) {
+        assert!((value - wanted).abs() < 1e-15, "{value} is not {wanted}");
+    }
+    assert_eq!(scores[&0].ranking(), [0, 1, 2, 3]);
+}
+
+#[test]
+fn a_share_of_zero_leaves_a_corpus_out() {
+    let scores = scores(&two_corpora(), Score::Frequency, &"small=1,large=0".parse().unwrap()).unwrap();
+    assert_eq!(scores[&0].value, [1.0, 0.6, 0.4, 0.0]);
+}
+
+#[test]
+fn ranking_goes_by_score_then_weight_then_lower_id() {
+    let value = vec![5.0, 7.0, 5.0, 5.0];
+    let with = LayerScores { value: value.clone(), tie: Some(vec![1.0, 0.0, 2.0, 1.0]) };
+    assert_eq!(with.ranking(), [1, 2, 0, 3]);
+    let without = LayerScores { value, tie: None };
+    assert_eq!(without.ranking(), [1, 0, 2, 3]);
+    assert_eq!(without.compare_without_id(0, 3), Ordering::Equal);
+    assert_eq!(with.compare_without_id(0, 2), Ordering::Greater);
+}
+
+#[test]
+fn weights_that_were_not_collected_are_named_with_the_remedy() {
+    let usage = fixture::usage(1, &[("a", 3)], &[(2, &[(&[2, 1], None)])]);
+    let error = scores(&usage, Score::Weight, &Blend::Tokens).unwrap_err();
+    assert_eq!(error, ScoreError::NoWeights { layer: 2, score: Score::Weight });
+    assert!(error.to_string().contains("--score-data weights"));
+    assert_eq!(scores(&usage, Score::Frequency, &Blend::Tokens).unwrap()[&2].tie, None);
+}
+
+#[test]
+fn a_value_that_is_no_number_is_named_with_layer_and_expert() {
+    for bad in [f64::NAN, f64::INFINITY] {
+        let mut usage = two_corpora();
+        usage.layers[0].total.weight.as_mut().unwrap()[2] = bad;
+        // Frequency as well: the weights decide its ties.
+        for score in Score::ALL {
+            let error = scores(&usage, score, &Blend::Tokens).unwrap_err();
+            assert!(
+                matches!(error, ScoreError::NotFinite { layer: 0, expert: 2, score: Score::Weight, .. }),
+                "{error}"
+            );
+        }
+    }
+}
+
+#[test]
+fn a_corpus_without_tokens_in_a_layer_cannot_be_blended() {
+    let usage = fixture::usage(1, &[("a", 3), ("b", 0)], &[(4, &[(&[2, 1], None), (&[0, 0], None)])]);
+    let error = scores(&usage, Score::Frequency, &"a=1,b=1".parse().unwrap()).unwrap_err();
+    assert_eq!(error, ScoreError::NoTokens { layer: 4, corpus: "b".into() });
+    assert!(scores(&usage, Score::Frequency, &"a=1,b=0".parse().unwrap()).is_ok());
+}
+
+#[test]
+fn blends_that_mean_nothing_are_refused() {
+    let part = |part: &str| BlendError::Part { part: part.into() };
+    let share = |corpus: &str, share: &str| BlendError::Share { corpus: corpus.into(), share: share.into() };
+    for (text, wanted) in [
+        ("", part("")),
+        ("dev", part("dev")),
+        ("=1", part("=1")),
+        ("dev=1,", part("")),
+        ("dev=x", share("dev", "x")),
+        ("dev=-1", share("dev", "-1")),
+        ("dev=nan", share("dev", "NaN")),
+        ("dev=inf", share("dev", "inf")),
+        ("dev=1e308,pm=1.5e308", share("pm", &1.5e308.to_string())),
+        ("dev=1,dev=2", BlendError::Twice { corpus: "dev".into() }),
+        ("dev=0,pm=0", BlendError::AllZero),
+    ] {
+        assert_eq!(text.parse::<Blend>().unwrap_err(), wanted, "{text}");
+    }
+}
+
+#[test]
+fn a_blend_names_the_corpora_of_the_usage() {
+    let of = |text: &str| scores(&two_corpora(), Score::Frequency, &text.parse().unwrap()).unwrap_err();
+    assert_eq!(
+        of("small=1,large=1,other=0"),
+        BlendError::UnknownCorpus { corpus: "other".into(), known: "small, large".into() }.into()
+    );
+    assert_eq!(of("large=1"), BlendError::NoShare { corpus: "small".into() }.into());
+}
+
+#[test]
+fn names_are_read_back() {
+    for score in Score::ALL {
+        assert_eq!(score.to_string().parse(), Ok(score));
+    }
+    assert!("Frequency".parse::<Score>().unwrap_err().to_string().contains("frequency, weight"));
+    let blend: Blend = "a=b=0.5,c=2".parse().unwrap();
+    assert_eq!(blend.to_string(), "a=b=0.5,c=2");
+    assert_eq!(blend, Blend::Shares([("a=b".into(), 0.5), ("c".into(), 2.0)].into()));
+}
