@@ -5,6 +5,8 @@
 
 mod copy;
 mod error;
+#[doc(hidden)]
+pub mod exercise;
 mod hash_table;
 mod output;
 mod runs;
@@ -19,7 +21,7 @@ use crate::sys::{self, FileError, WholeFile, commit_all};
 
 pub use error::SliceError;
 pub use output::output_paths;
-pub use verify::{Difference, Differences, Verified, VerifyError, Where, kept_of, verify};
+pub use verify::{Difference, Differences, Verified, VerifyError, Where, kept_of, verify, verify_until};
 
 /// Called with the bytes done and the bytes to do.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
