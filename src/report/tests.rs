@@ -276,10 +276,6 @@ fn the_plan_table_shows_possible_numbers_alone_and_says_what_limits_them() {
 
 #[test]
 fn numbers_are_written_for_people() {
-    assert_eq!(
-        [0, 1023, 1024, 15_032_385_536, u64::MAX].map(|n| ByteCount(n).to_string()),
-        ["0 B", "1023 B", "1.00 KiB", "14.00 GiB", "16.00 EiB"]
-    );
     assert_eq!([0.0, 0.29, 0.57, 0.9999, 1.0].map(table::tenths), ["0.0", "29.0", "57.0", "99.9", "100.0"]);
     assert_eq!([0.0, 0.0001, 1.0 - 0.71, 1.0].map(table::percent_up), ["0.0%", "0.1%", "29.0%", "100.0%"]);
     assert_eq!([1.0, 14.25, 99.94, 99.96, 2810.4].map(table::ratio), ["1.0", "14.2", "99.9", "100", "2810"]);
