@@ -96,7 +96,7 @@ pub fn verify(
     verify_until(&AtomicBool::new(false), base, pruned, keep, progress)
 }
 
-/// As [`verify`], until `interrupt` is set.
+/// As [`verify()`], until `interrupt` is set.
 pub fn verify_until(
     interrupt: &AtomicBool,
     base: &Model,
