@@ -3,7 +3,7 @@
 use super::failure::Failure;
 use super::output::{print, print_json};
 use super::source::Source;
-use crate::moe::{Experts, IdMap, LayerKind, Provenance, PrunedShape, Renormalise, ShardPolicy};
+use crate::moe::{Experts, IdMap, LayerKind, Provenance, PrunedShape, Renormalise, Role, ShardPolicy};
 use crate::report::{plain, steps};
 use crate::sys::ByteCount;
 use clap::Args;
@@ -195,6 +195,13 @@ fn routing(experts: &Experts) -> String {
         Some(Renormalise::Always) => parts.push("weights of the selected made to add up to 1".into()),
         Some(Renormalise::Never) => parts.push("weights of the selected as they are".into()),
         Some(Renormalise::Key(_)) | None => {}
+    }
+    let has = |role| experts.layers.iter().any(|layer| layer.tensor(role).is_some());
+    if has(Role::RouterBias) {
+        parts.push("router bias".into());
+    }
+    if has(Role::SelectionBias) {
+        parts.push("selection bias".into());
     }
     if let Some(groups) = experts.groups.filter(|groups| groups.count > 1) {
         parts.push(format!("{} of {} groups", groups.used, groups.count));
