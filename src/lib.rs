@@ -16,6 +16,8 @@ pub mod moe;
 pub mod plan;
 pub mod profile;
 pub mod report;
+#[cfg(test)]
+mod schemas;
 pub mod score;
 pub mod slice;
 pub mod sys;

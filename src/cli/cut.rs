@@ -2,17 +2,18 @@
 
 use super::choose_flags::corpus_lines;
 use super::failure::Failure;
-use super::output::{self, Unit, bytes, percent, remark};
+use super::output::{self, Unit, remark};
 use super::source::Source;
 use super::{INTERRUPT, output_failure};
 use crate::gguf;
 use crate::moe::{Provenance, ShardPolicy};
 use crate::plan::{Coverages, KeepLists, Plan, Ties};
+use crate::report::percent;
 use crate::slice::{self, Cut, Options, SliceError, VerifyError};
+use crate::sys::ByteCount;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
-use std::sync::atomic::Ordering;
 use std::time::Instant;
 
 /// Where the pruned model goes.
@@ -152,12 +153,15 @@ fn verify(source: &Source, pruned: &std::path::Path, keep: &KeepLists, quiet: bo
     let bar = output::progress(quiet, 0, Unit::Bytes);
     bar.set_message("verifying");
     let pruned = gguf::Model::open(pruned).map_err(Failure::running)?;
-    let verified = slice::verify(&source.model, &pruned, Some(keep), &mut |done, total| {
+    let verified = slice::verify_until(&INTERRUPT, &source.model, &pruned, Some(keep), &mut |done, total| {
         bar.set_length(total);
         bar.set_position(done);
     });
     bar.finish_and_clear();
-    verified.map(|verified| verified.duration.as_secs_f64()).map_err(Failure::running)
+    verified.map(|verified| verified.duration.as_secs_f64()).map_err(|error| match error {
+        VerifyError::Interrupted => Failure::InterruptedCheck,
+        error => Failure::running(error),
+    })
 }
 
 impl CutReport {
@@ -171,7 +175,10 @@ impl CutReport {
         }
         let share = self.bytes as f64 / self.bytes_before.max(1) as f64;
         let mut rows = vec![
-            ("size", format!("{} → {} ({})", bytes(self.bytes_before), bytes(self.bytes), percent(share))),
+            (
+                "size",
+                format!("{} → {} ({})", ByteCount(self.bytes_before), ByteCount(self.bytes), percent(share)),
+            ),
             ("experts", format!("{} → {} a layer", self.n_expert, self.k)),
         ];
         if let Some(kept) = &self.kept {
@@ -208,14 +215,6 @@ pub fn slice_failure(error: SliceError) -> Failure {
         error @ (SliceError::Shape { .. } | SliceError::HashTable { .. }) => Failure::input(error),
         error => Failure::running(error),
     }
-}
-
-/// How a failed comparison ends the command: what differs is the input's fault.
-pub fn verify_failure(error: VerifyError) -> Failure {
-    if INTERRUPT.load(Ordering::Relaxed) {
-        return Failure::Interrupted;
-    }
-    Failure::input(error)
 }
 
 /// Says what a plan's usage or source has to do with the model at hand, when that is worth a word.

@@ -1,9 +1,11 @@
 //! `moeslice inspect`: the experts of a model file.
 
 use super::failure::Failure;
-use super::output::{bytes, print, print_json, table};
+use super::output::{print, print_json};
 use super::source::Source;
-use crate::moe::{Experts, IdMap, LayerKind, Renormalise};
+use crate::moe::{Experts, IdMap, LayerKind, Provenance, PrunedShape, Renormalise, Role, ShardPolicy};
+use crate::report::{plain, steps};
+use crate::sys::ByteCount;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -30,6 +32,13 @@ struct TensorRow {
     bytes: u64,
 }
 
+/// How large the model is with `k` experts a layer, but for the texts that a cut notes about its making.
+#[derive(Serialize)]
+struct SizeAt {
+    k: u32,
+    bytes: u64,
+}
+
 #[derive(Serialize)]
 struct Inspection {
     file: String,
@@ -53,6 +62,7 @@ struct Inspection {
     router_hash: String,
     possible_k: Vec<u32>,
     cannot_be_cut: Option<String>,
+    sizes: Vec<SizeAt>,
     rows: Vec<TensorRow>,
 }
 
@@ -95,6 +105,7 @@ impl Inspection {
             expert_bytes: experts.expert_bytes(),
             fingerprint: source.identity.fingerprint.clone(),
             router_hash: source.identity.router_hash.clone(),
+            sizes: sizes(source)?,
             possible_k,
             cannot_be_cut,
             rows: tensor_rows(source),
@@ -105,7 +116,7 @@ impl Inspection {
         let mut lines = Vec::new();
         let mut line = |name: &str, value: String| lines.push(format!("{name:<16}{value}\n"));
         let files = if self.files == 1 { String::new() } else { format!(" in {} files", self.files) };
-        line("model", format!("{}, {}{files}", self.file, bytes(self.bytes)));
+        line("model", format!("{}, {}{files}", self.file, ByteCount(self.bytes)));
         let unknown = if self.known_architecture {
             ""
         } else {
@@ -125,7 +136,7 @@ impl Inspection {
             line("MTP layers", self.nextn_layers.clone());
         }
         let share = self.expert_bytes as f64 / self.bytes.max(1) as f64 * 100.0;
-        line("expert weights", format!("{}, {share:.0} % of the file", bytes(self.expert_bytes)));
+        line("expert weights", format!("{}, {share:.0} % of the file", ByteCount(self.expert_bytes)));
         line(
             "possible K",
             match &self.cannot_be_cut {
@@ -133,20 +144,48 @@ impl Inspection {
                 None => ranges(self.possible_k.iter().copied()),
             },
         );
+        if self.sizes.len() > 1 {
+            let shown: Vec<String> =
+                self.sizes.iter().map(|at| format!("K={} {}", at.k, ByteCount(at.bytes))).collect();
+            for (index, part) in shown.chunks(4).enumerate() {
+                line(if index == 0 { "size about" } else { "" }, part.join(", "));
+            }
+        }
         line("fingerprint", self.fingerprint.clone());
         line("routers", self.router_hash.clone());
-        let rows = self.rows.iter().map(|row| {
+        let row = |row: &TensorRow| {
+            let size = ByteCount(row.bytes).to_string();
             vec![
                 row.tensor.clone(),
+                row.layers.clone(),
                 row.kind.clone(),
                 row.bytes_per_expert.to_string(),
-                bytes(row.bytes),
-                row.layers.clone(),
+                size,
             ]
-        });
-        let header = ["expert tensor (blk.N.…)", "type", "bytes/expert", "bytes", "layers"];
-        format!("{}\n{}", lines.concat(), table(&header, rows))
+        };
+        let rows: Vec<_> = self.rows.iter().map(row).collect();
+        let header = ["expert tensor (blk.N.…)", "layers", "type", "bytes/expert", "size"];
+        format!("{}\n{}", lines.concat(), plain(&header, &rows, 3))
     }
+}
+
+/// Sizes at some of the possible numbers of experts.
+fn sizes(source: &Source) -> Result<Vec<SizeAt>, Failure> {
+    let experts = &source.experts;
+    let mut ks: Vec<u32> = steps(experts.n_expert, experts.n_expert_used)
+        .into_iter()
+        .filter_map(|k| experts.next_keep(k))
+        .collect();
+    ks.dedup();
+    let provenance = Provenance::new(&source.model, &source.identity, "", "", Vec::new());
+    ks.into_iter()
+        .map(|k| {
+            let shape =
+                PrunedShape::of_count(&source.model, experts, k, &provenance).map_err(Failure::input)?;
+            let files = shape.file_bytes(ShardPolicy::Keep).map_err(Failure::input)?;
+            Ok(SizeAt { k, bytes: files.iter().sum() })
+        })
+        .collect()
 }
 
 fn routing(experts: &Experts) -> String {
@@ -156,6 +195,13 @@ fn routing(experts: &Experts) -> String {
         Some(Renormalise::Always) => parts.push("weights of the selected made to add up to 1".into()),
         Some(Renormalise::Never) => parts.push("weights of the selected as they are".into()),
         Some(Renormalise::Key(_)) | None => {}
+    }
+    let has = |role| experts.layers.iter().any(|layer| layer.tensor(role).is_some());
+    if has(Role::RouterBias) {
+        parts.push("router bias".into());
+    }
+    if has(Role::SelectionBias) {
+        parts.push("selection bias".into());
     }
     if let Some(groups) = experts.groups.filter(|groups| groups.count > 1) {
         parts.push(format!("{} of {} groups", groups.used, groups.count));

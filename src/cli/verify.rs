@@ -1,12 +1,13 @@
 //! `moeslice verify`: whether a pruned model is a true cut of its base.
 
-use super::cut::verify_failure;
+use super::INTERRUPT;
 use super::failure::Failure;
-use super::output::{self, Unit, bytes};
+use super::output::{self, Unit};
 use super::source::Source;
 use crate::gguf;
 use crate::plan::Plan;
 use crate::slice;
+use crate::sys::ByteCount;
 use clap::Args;
 use std::path::PathBuf;
 
@@ -29,6 +30,7 @@ pub struct VerifyArgs {
 
 /// Runs `verify`.
 pub fn verify(args: &VerifyArgs, quiet: bool) -> Result<(), Failure> {
+    super::catch_interrupts();
     let source = Source::open(&args.base)?;
     let pruned = gguf::Model::open(&args.pruned).map_err(Failure::input)?;
     let keep = match &args.plan {
@@ -42,12 +44,16 @@ pub fn verify(args: &VerifyArgs, quiet: bool) -> Result<(), Failure> {
     };
     let bar = output::progress(quiet, 0, Unit::Bytes);
     bar.set_message("verifying");
-    let verified = slice::verify(&source.model, &pruned, keep.as_ref(), &mut |done, total| {
-        bar.set_length(total);
-        bar.set_position(done);
-    });
+    let verified =
+        slice::verify_until(&INTERRUPT, &source.model, &pruned, keep.as_ref(), &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        });
     bar.finish_and_clear();
-    let verified = verified.map_err(verify_failure)?;
+    let verified = verified.map_err(|error| match error {
+        slice::VerifyError::Interrupted => Failure::Interrupted,
+        error => Failure::input(error),
+    })?;
     if args.json {
         return output::print_json(&serde_json::json!({
             "true_cut": true,
@@ -64,7 +70,7 @@ pub fn verify(args: &VerifyArgs, quiet: bool) -> Result<(), Failure> {
         args.base.display(),
         verified.tensors,
         verified.slabs,
-        bytes(verified.bytes),
+        ByteCount(verified.bytes),
         verified.duration.as_secs_f64()
     ))
 }

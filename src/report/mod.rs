@@ -12,7 +12,7 @@ mod text;
 pub use layers::{LayerRow, LayerTable, Spread};
 pub use overlap::{Overlap, OverlapRow};
 pub use plan_table::{PlanRow, PlanTable};
-pub use table::Bytes;
+pub use table::{percent, plain};
 
 use crate::plan::{Coverage, KeepLists, over_layers};
 use crate::profile::{ExpertSums, LayerUsage, Usage};
@@ -28,9 +28,9 @@ const POINTED_AT: f64 = 0.95;
 pub struct UsageReport {
     /// The model that was profiled.
     pub model: ReportModel,
-    /// Where the figures were taken from when moeslice did not run the model itself.
-    #[serde(skip_serializing_if = "Option::is_none")]
-    pub imported_from: Option<String>,
+    /// Where figures were taken from that moeslice did not count itself.
+    #[serde(skip_serializing_if = "Vec::is_empty")]
+    pub imported_from: Vec<String>,
     /// The corpora, in the order of the usage.
     pub corpora: Vec<ReportCorpus>,
     /// What the most used experts cover, by their number.
@@ -138,7 +138,11 @@ impl UsageReport {
                 n_expert: model.n_expert,
                 n_expert_used: model.n_expert_used,
             },
-            imported_from: usage.run.imported_from.clone(),
+            imported_from: [&usage.run]
+                .into_iter()
+                .chain(&usage.run.merged_from)
+                .filter_map(|run| run.imported_from.clone())
+                .collect(),
             corpora: usage
                 .corpora
                 .iter()
@@ -149,8 +153,8 @@ impl UsageReport {
             overlap: Overlap::new(usage, &ranked.corpora),
             meaning: ranked.meaning()?,
             limits: "The table counts selections. It cannot know what the lost share costs in quality, nor what \
-                     texts unlike these need (another language, another task): measure a cut with `moeslice eval`, \
-                     also on a text that was not profiled."
+                     texts unlike these need (another language, another task): measure a cut, for example with \
+                     llama-perplexity, also on a text that was not profiled."
                 .into(),
         })
     }

@@ -1,33 +1,12 @@
 //! Plain tables of at most 80 columns, and how numbers are written in them.
 
 use comfy_table::{CellAlignment, Table, presets};
-use std::fmt;
 
 /// Columns that a table may take.
 pub(super) const WIDTH: usize = 80;
 
-/// A number of bytes for people, in binary units.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Bytes(pub u64);
-
-impl fmt::Display for Bytes {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        let units = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-        let mut text = format!("{} B", self.0);
-        let mut value = self.0 as f64;
-        for unit in units {
-            if value < 1024.0 {
-                break;
-            }
-            value /= 1024.0;
-            text = format!("{value:.2} {unit}");
-        }
-        f.pad(&text)
-    }
-}
-
 /// A share as a percentage with one decimal, rounded down: 100.0% is all.
-pub(super) fn percent(share: f64) -> String {
+pub fn percent(share: f64) -> String {
     format!("{}%", tenths(share))
 }
 
@@ -69,7 +48,7 @@ pub(super) fn short(name: &str, width: usize) -> String {
 }
 
 /// A table without lines; columns are set right except the first `left`.
-pub(super) fn plain(header: &[&str], rows: &[Vec<String>], left: usize) -> String {
+pub fn plain(header: &[&str], rows: &[Vec<String>], left: usize) -> String {
     let mut table = Table::new();
     table.load_style(presets::NOTHING).set_header(header.to_vec()).add_rows(rows);
     for (at, column) in table.column_iter_mut().enumerate() {

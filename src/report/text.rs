@@ -1,8 +1,9 @@
 //! The reports as text.
 
-use super::table::{Bytes, WIDTH, grouped, paragraph, plain, ratio, short, tenths};
+use super::table::{WIDTH, grouped, paragraph, plain, ratio, short, tenths};
 use super::{Overlap, PlanTable, UsageReport};
 use crate::plan::Coverage;
+use crate::sys::ByteCount;
 use std::fmt;
 
 /// Columns between two columns.
@@ -49,7 +50,7 @@ impl fmt::Display for UsageReport {
             model.file, model.architecture, model.layers, model.n_expert, model.n_expert_used
         );
         write!(f, "{}", paragraph(&line))?;
-        if let Some(from) = &self.imported_from {
+        for from in &self.imported_from {
             write!(f, "{}", paragraph(&format!("Imported: {from}")))?;
         }
         let corpora: Vec<String> =
@@ -181,7 +182,7 @@ impl fmt::Display for PlanTable {
             .collect();
         let fixed = [
             ("K", self.rows.iter().map(|row| row.k.to_string()).collect()),
-            ("size", self.rows.iter().map(|row| Bytes(row.bytes).to_string()).collect()),
+            ("size", self.rows.iter().map(|row| ByteCount(row.bytes).to_string()).collect()),
         ];
         let cells: Vec<Vec<Option<Coverage>>> = self
             .rows

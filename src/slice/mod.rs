@@ -1,10 +1,12 @@
 //! A GGUF file and a choice of experts → a pruned GGUF file.
 //!
 //! [`prune`] moves raw bytes: no value is dequantised and no tensor is held in memory whole. What it writes becomes
-//! visible whole or not at all. [`verify`] compares a pruned model with the one that it was cut from, byte by byte.
+//! visible whole or not at all. [`verify()`] compares a pruned model with the one that it was cut from, byte by byte.
 
 mod copy;
 mod error;
+#[doc(hidden)]
+pub mod exercise;
 mod hash_table;
 mod output;
 mod runs;
@@ -19,7 +21,7 @@ use crate::sys::{self, FileError, WholeFile, commit_all};
 
 pub use error::SliceError;
 pub use output::output_paths;
-pub use verify::{Difference, Differences, Verified, VerifyError, Where, kept_of, verify};
+pub use verify::{Difference, Differences, Verified, VerifyError, Where, kept_of, verify, verify_until};
 
 /// Called with the bytes done and the bytes to do.
 pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);

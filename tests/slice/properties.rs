@@ -1,6 +1,6 @@
-use moeslice::gguf::{Model, TensorType};
+use moeslice::gguf::{Model, TensorType, write_model};
 use moeslice::moe::{PrunedShape, ShardPolicy};
-use moeslice::slice::{Options, verify};
+use moeslice::slice::{Options, exercise, verify};
 use proptest::prelude::*;
 
 use crate::oracle::{assert_is_cut, assert_metadata};
@@ -41,6 +41,82 @@ fn build(n_expert: u32, layers: &[(TensorType, Extras, bool)], alignment: u32, s
     }
     sample.tensor("output_norm.weight", &[3], TensorType::F32);
     sample
+}
+
+/// Models of a few KiB, of kinds that differ in what a cut does to them.
+fn tiny() -> Vec<Sample> {
+    let layer = |sample: &mut Sample, layer: u32, n: u64| {
+        let mut add = |name: &str, dims: &[u64]| {
+            sample.tensor(&format!("blk.{layer}.{name}"), dims, TensorType::F32);
+        };
+        add("ffn_gate_inp.weight", &[4, n]);
+        add("exp_probs_b.bias", &[n]);
+        add("ffn_up_exps.weight", &[4, 2, n]);
+        add("ffn_gate_exps.weight", &[4, 2, n]);
+        add("ffn_down_exps.weight", &[2, 4, n]);
+    };
+    let new = |architecture, n_layer, n_expert| {
+        let mut sample = Sample::new(architecture, n_layer, n_expert, 2, 1);
+        sample.tensors.clear();
+        sample.metadata.set("tokenizer.ggml.tokens", vec!["a".to_owned()]);
+        sample
+    };
+    let mut plain = new("qwen3moe", 2, 5);
+    plain.metadata.set("general.size_label", "5x1K");
+    layer(&mut plain, 0, 5);
+    layer(&mut plain, 1, 5);
+    let mut grouped = new("deepseek2", 1, 8);
+    grouped.key("expert_group_count", 2_u32).key("expert_group_used_count", 1_u32);
+    layer(&mut grouped, 0, 8);
+    let mut uneven = new("nemotron_h_moe", 2, 6);
+    layer(&mut uneven, 0, 6);
+    layer(&mut uneven, 1, 4);
+    let mut hash = new("deepseek4", 1, 6);
+    hash.key("hash_layer_count", 1_u32);
+    layer(&mut hash, 0, 6);
+    hash.tensor("blk.0.ffn_gate_tid2eid.weight", &[2, 3], TensorType::I32);
+    hash.tensors.last_mut().unwrap().1 = [0, 1, 5, 2, 3, 4].into_iter().flat_map(i32::to_le_bytes).collect();
+    vec![plain, grouped, uneven, hash]
+}
+
+fn bytes_of(sample: &Sample) -> Vec<u8> {
+    let mut bytes = Vec::new();
+    write_model(&mut bytes, &sample.metadata, &sample.tensors).unwrap();
+    bytes
+}
+
+#[test]
+fn tiny_models_can_be_cut() {
+    for (index, sample) in tiny().iter().enumerate() {
+        let bytes = bytes_of(sample);
+        assert!(exercise::cut(&bytes).unwrap(), "{}", sample.architecture);
+        // Where a seed corpus is to be made of them.
+        if let Some(folder) = std::env::var_os("MOESLICE_WRITE_SEEDS") {
+            let name = format!("{index}_{}", sample.architecture);
+            std::fs::write(std::path::Path::new(&folder).join(name), bytes).unwrap();
+        }
+    }
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_damaged_model_is_refused_or_cut_truly(
+        sample in 0_usize..4,
+        changes in proptest::collection::vec((0.0..1.0_f64, prop_oneof![any::<u8>(), 0_u8..10]), 1..4),
+        cut_at in proptest::option::weighted(0.1, 0.0..1.0_f64),
+    ) {
+        let mut bytes = bytes_of(&tiny()[sample]);
+        for (place, value) in changes {
+            let at = (place * bytes.len() as f64) as usize;
+            bytes[at] = value;
+        }
+        if let Some(share) = cut_at {
+            bytes.truncate((share * bytes.len() as f64) as usize);
+        }
+        exercise::cut(&bytes).unwrap();
+    }
 }
 
 proptest! {

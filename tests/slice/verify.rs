@@ -2,10 +2,11 @@ use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
+use std::sync::atomic::{AtomicBool, Ordering};
 
 use moeslice::gguf::{Metadata, Model, TensorInfo, TensorType, write_model};
 use moeslice::moe::Kept;
-use moeslice::slice::{Differences, Options, VerifyError, Where, verify};
+use moeslice::slice::{Differences, Options, VerifyError, Where, verify, verify_until};
 use tempfile::TempDir;
 
 use crate::oracle;
@@ -260,4 +261,16 @@ fn tables_of_ids_are_compared() {
     let VerifyError::Differs(found) = error else { panic!("{error}") };
     assert!(matches!(found.first.place, Where::Token { token: 11, .. }), "{found}");
     assert_eq!(found.others, 0);
+}
+
+#[test]
+fn a_comparison_stops_when_asked() {
+    let pair = Pair::new();
+    let stop = AtomicBool::new(false);
+    let pruned = Model::open(&pair.cut).unwrap();
+    let result = verify_until(&stop, &pair.source.model, &pruned, None, &mut |done, total| {
+        assert!(done < total / 2, "{done} of {total}");
+        stop.store(done > total / 3, Ordering::Relaxed);
+    });
+    assert!(matches!(result, Err(VerifyError::Interrupted)), "{result:?}");
 }

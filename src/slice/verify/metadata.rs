@@ -88,8 +88,7 @@ pub(super) fn compare_origin(
         let named = &provenance.source_fingerprint;
         found.add(key("moeslice.source_fingerprint"), format!("is {named}, but the base is {fingerprint}"));
     }
-    let origin = Provenance::read(base.metadata()).map(|provenance| provenance.original_fingerprint);
-    let origin = origin.unwrap_or_else(|| fingerprint.to_owned());
+    let origin = Provenance::origin(base.metadata()).unwrap_or_else(|| fingerprint.to_owned());
     if provenance.original_fingerprint != origin {
         let named = &provenance.original_fingerprint;
         found.add(
