@@ -1,10 +1,11 @@
 //! Cutting a model by a plan, checking the result, and the table about it: what `prune` and `run` have in common.
 
+use super::INTERRUPT;
 use super::choose_flags::corpus_lines;
 use super::failure::Failure;
 use super::output::{self, Unit, remark};
+use super::outputs::{Outputs, output_failure};
 use super::source::Source;
-use super::{INTERRUPT, output_failure};
 use crate::gguf;
 use crate::moe::{Provenance, ShardPolicy};
 use crate::plan::{Coverages, KeepLists, Plan, Ties};
@@ -13,7 +14,7 @@ use crate::slice::{self, Cut, Options, SliceError, VerifyError};
 use crate::sys::ByteCount;
 use clap::Args;
 use serde::Serialize;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 use std::time::Instant;
 
 /// Where the pruned model goes.
@@ -48,11 +49,14 @@ fn shards(text: &str) -> Result<ShardPolicy, String> {
     }
 }
 
+/// `TENSOR_ALIGNMENT` of llama.cpp's `ggml/src/ggml-impl.h`: where a mapped buffer may begin.
+const SAFE_ALIGNMENT: u64 = 32;
+
 /// What a cut did.
 #[derive(Debug, Serialize)]
 pub struct CutReport {
     /// The files that were written.
-    pub files: Vec<PathBuf>,
+    pub files: Vec<String>,
     /// Bytes of the source.
     pub bytes_before: u64,
     /// Bytes of what was written.
@@ -92,13 +96,32 @@ impl From<&Coverages> for KeptShare {
 
 impl CutFlags {
     #[cfg(feature = "llama")]
-    /// Refuses outputs that could not be written, before any long work. `k` is the number of experts, where known.
-    pub fn check(&self, source: &Source, k: Option<u32>) -> Result<(), Failure> {
+    /// Refuses outputs that could not be written, before any long work, and adds them to `outputs`. `k` is the number
+    /// of experts, where known.
+    pub fn check(&self, source: &Source, k: Option<u32>, outputs: &mut Outputs) -> Result<(), Failure> {
+        self.check_source(source)?;
         let smallest = source.experts.possible_keeps().first().copied().unwrap_or(source.experts.n_expert);
         let keep = crate::moe::any_experts(&source.experts, k.unwrap_or(smallest));
         let provenance = Provenance::new(&source.model, &source.identity, "", "", Vec::new());
         let cut = Cut { model: &source.model, experts: &source.experts, keep: &keep, provenance };
-        slice::check(&cut, &self.output, &self.options()).map(drop).map_err(slice_failure)
+        let checked = slice::check(&cut, &self.output, &self.options()).map_err(slice_failure)?;
+        checked.files.iter().try_for_each(|(path, _)| outputs.add(path, path))
+    }
+
+    /// Refuses what would be cut into a file that does not load.
+    fn check_source(&self, source: &Source) -> Result<(), Failure> {
+        if self.output == Path::new("-") {
+            return Err(Failure::arguments("a model cannot be written to stdout: name a file"));
+        }
+        let alignment = source.model.alignment();
+        if alignment < SAFE_ALIGNMENT {
+            let file = source.model.path().display();
+            return Err(Failure::Input(anyhow::anyhow!(
+                "{file}: general.alignment is {alignment}: llama.cpp maps a file only when its data begin at a multiple \
+                 of {SAFE_ALIGNMENT}, which a cut of it may not do; write the model with that alignment first"
+            )));
+        }
+        Ok(())
     }
 
     fn options(&self) -> Options<'static> {
@@ -113,6 +136,7 @@ impl CutFlags {
         coverages: Option<&Coverages>,
         quiet: bool,
     ) -> Result<CutReport, Failure> {
+        self.check_source(source)?;
         let score = plan.score.as_deref().unwrap_or("plan");
         let target = plan.target.clone().unwrap_or_else(|| plan.k.to_string());
         let corpora =
@@ -137,7 +161,7 @@ impl CutFlags {
         Ok(CutReport {
             bytes_before: source.model.total_bytes(),
             bytes: written.bytes(),
-            files: written.files.into_iter().map(|(path, _)| path).collect(),
+            files: written.files.iter().map(|(path, _)| path.to_string_lossy().into_owned()).collect(),
             n_expert: source.experts.n_expert,
             k: plan.k,
             kept: coverages.map(KeptShare::from),
@@ -149,7 +173,7 @@ impl CutFlags {
 }
 
 /// Compares a pruned file with its source; gives the seconds that it took.
-fn verify(source: &Source, pruned: &std::path::Path, keep: &KeepLists, quiet: bool) -> Result<f64, Failure> {
+fn verify(source: &Source, pruned: &Path, keep: &KeepLists, quiet: bool) -> Result<f64, Failure> {
     let bar = output::progress(quiet, 0, Unit::Bytes);
     bar.set_message("verifying");
     let pruned = gguf::Model::open(pruned).map_err(Failure::running)?;
@@ -199,7 +223,7 @@ impl CutReport {
         };
         rows.push(("written", format!("in {:.1} s{verified}", self.slice_seconds)));
         for file in &self.files {
-            rows.push(("", file.display().to_string()));
+            rows.push(("", file.clone()));
         }
         let lines: String = rows.iter().map(|(name, value)| format!("{name:<16}{value}\n")).collect();
         output::print(&lines)

@@ -1,5 +1,6 @@
 //! How a command fails: the message, and the exit code that goes with it.
 
+use super::output::say;
 use std::fmt::Display;
 
 /// A failed command. Exit codes: 1 failed while running, 2 wrong arguments, 3 the input is not usable, 130 interrupted.
@@ -42,19 +43,17 @@ impl Failure {
             Failure::Arguments(error) => (2, error),
             Failure::Input(error) => (3, error),
             Failure::Interrupted => {
-                eprintln!("moeslice: interrupted, nothing was written");
+                say("interrupted, nothing was written");
                 return 130;
             }
             Failure::InterruptedCheck => {
-                eprintln!(
-                    "moeslice: interrupted; the output is written, and was not compared with its source"
-                );
+                say("interrupted; the output is written, and was not compared with its source");
                 return 130;
             }
             Failure::ClosedPipe => return 0,
         };
         // Sources are part of the messages of our own errors, so only the outermost is shown.
-        eprintln!("moeslice: error: {}", error.to_string().trim().replace('\n', " "));
+        say(&format!("error: {error}"));
         code
     }
 }

@@ -5,7 +5,7 @@ use super::INTERRUPT;
 use super::failure::Failure;
 use super::output::{self, remark};
 use crate::llama::{Backend, Device, FlashAttention, LlamaError, Model, Placement};
-use clap::{Args, ValueEnum};
+use clap::Args;
 use std::path::Path;
 use std::sync::atomic::Ordering;
 
@@ -35,28 +35,35 @@ pub struct LlamaFlags {
     #[arg(long, value_name = "PATTERN=DEV,…", value_delimiter = ',', env = "LLAMA_ARG_OVERRIDE_TENSOR")]
     pub override_tensor: Vec<String>,
     /// Keep all experts in the processor's memory (-cmoe)
-    #[arg(long, env = "LLAMA_ARG_CPU_MOE")]
+    #[arg(long, env = "LLAMA_ARG_CPU_MOE", value_parser = switch)]
     pub cpu_moe: bool,
     /// Keep the experts of the first N layers in the processor's memory (-ncmoe)
     #[arg(long, value_name = "N", env = "LLAMA_ARG_N_CPU_MOE", value_parser = clap::value_parser!(u32).range(0..=4096))]
     pub n_cpu_moe: Option<u32>,
     /// Fused attention (-fa)
-    #[arg(long, value_enum, default_value_t = OnOffAuto::Auto, env = "LLAMA_ARG_FLASH_ATTN")]
-    pub flash_attn: OnOffAuto,
+    #[arg(long, value_name = "on|off|auto", default_value = "auto", env = "LLAMA_ARG_FLASH_ATTN", value_parser = flash_attention, allow_hyphen_values = true)]
+    pub flash_attn: FlashAttention,
     /// Read the weights instead of mapping the file
     #[arg(long)]
     pub no_mmap: bool,
 }
 
-/// A switch that can be left to llama.cpp.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
-pub enum OnOffAuto {
-    /// Always.
-    On,
-    /// Never.
-    Off,
-    /// Where the device can.
-    Auto,
+/// The words that llama.cpp takes for a switch (`is_truthy` and `is_falsey` in its `common/arg.cpp`).
+fn switch(text: &str) -> Result<bool, String> {
+    match text {
+        "on" | "enabled" | "true" | "1" => Ok(true),
+        "off" | "disabled" | "false" | "0" => Ok(false),
+        _ => Err("expected on or off".to_owned()),
+    }
+}
+
+fn flash_attention(text: &str) -> Result<FlashAttention, String> {
+    match text {
+        "auto" | "-1" => Ok(FlashAttention::Auto),
+        _ => switch(text)
+            .map(|on| if on { FlashAttention::On } else { FlashAttention::Off })
+            .map_err(|_| "expected on, off or auto".to_owned()),
+    }
 }
 
 fn gpu_layers(text: &str) -> Result<i32, String> {
@@ -74,11 +81,7 @@ impl LlamaFlags {
 
     /// Fused attention, as the contexts take it.
     pub fn flash_attention(&self) -> FlashAttention {
-        match self.flash_attn {
-            OnOffAuto::On => FlashAttention::On,
-            OnOffAuto::Off => FlashAttention::Off,
-            OnOffAuto::Auto => FlashAttention::Auto,
-        }
+        self.flash_attn
     }
 
     /// Where the model goes, and the names of the devices that will compute. Fails on a device that does not exist.

@@ -9,6 +9,7 @@ mod inspect;
 #[cfg(feature = "llama")]
 mod llama_flags;
 mod output;
+mod outputs;
 mod plan;
 #[cfg(feature = "llama")]
 mod profile;
@@ -19,12 +20,10 @@ mod source;
 mod usage_file;
 mod verify;
 
-use crate::sys::{self, FileError};
 use clap::{Parser, Subcommand};
 use failure::Failure;
 use std::ffi::OsString;
-use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::AtomicBool;
 
 /// Set by Ctrl-C.
 static INTERRUPT: AtomicBool = AtomicBool::new(false);
@@ -79,10 +78,14 @@ enum Command {
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let cli = match Cli::try_parse_from(long_flags(arguments)) {
         Ok(cli) => cli,
-        Err(error) => {
+        Err(error) if error.use_stderr() => {
+            output::say(&one_line(&error.render().to_string()));
+            return 2;
+        }
+        Err(help) => {
             // A closed pipe behind `--help` is no failure.
-            let _ = error.print();
-            return if error.use_stderr() { 2 } else { 0 };
+            let _ = help.print();
+            return 0;
         }
     };
     #[cfg(feature = "llama")]
@@ -110,8 +113,19 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
     }
 }
 
+/// What clap has to say about wrong arguments, without the usage that it adds.
+fn one_line(message: &str) -> String {
+    let first: Vec<&str> =
+        message.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
+    let more = message.lines().map(str::trim).find(|line| line.starts_with("tip: "));
+    let tip = more.map(|tip| format!(" ({tip})")).unwrap_or_default();
+    format!("{}{tip}; see moeslice --help", first.join(" "))
+}
+
 /// llama.cpp's short flags of several letters, which the usual rules would read as several flags of one letter.
-const SHORT_FLAGS: [(&str, &str); 6] = [
+const SHORT_FLAGS: [(&str, &str); 8] = [
+    ("-fa", "--flash-attn"),
+    ("--n-gpu-layers", "--gpu-layers"),
     ("-ub", "--ubatch-size"),
     ("-ngl", "--gpu-layers"),
     ("-dev", "--device"),
@@ -125,39 +139,12 @@ fn long_flags(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut rest = false;
     let rename = |argument: OsString| {
         rest |= argument == "--";
-        let known = SHORT_FLAGS.iter().chain(&[("-fa", "--flash-attn"), ("--n-gpu-layers", "--gpu-layers")]);
-        let found = argument
-            .to_str()
-            .filter(|_| !rest)
-            .and_then(|text| known.clone().find(|(short, _)| *short == text));
-        found.map_or(argument.clone(), |(_, long)| OsString::from(*long))
+        let Some(text) = argument.to_str().filter(|_| !rest) else { return argument };
+        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+        match SHORT_FLAGS.iter().find(|(short, _)| *short == name) {
+            Some((_, long)) => value.map_or((*long).into(), |value| format!("{long}={value}").into()),
+            None => argument,
+        }
     };
     arguments.into_iter().map(rename).collect()
-}
-
-/// Refuses a small output (a usage file, a plan) before the long work when it could not be written in the end.
-fn check_small_output(path: &Path, force: bool) -> Result<(), Failure> {
-    sys::check_target(path, force).map(drop).map_err(output_failure)
-}
-
-/// Writes a small output, whole or not at all.
-fn write_small_output(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
-    sys::write_whole(path, bytes, force).map_err(output_failure)
-}
-
-/// An output that is in the way is a matter of the arguments; everything else failed while running.
-fn output_failure(error: FileError) -> Failure {
-    match error {
-        error @ FileError::Exists { .. } => Failure::Arguments(error.into()),
-        error => Failure::running(error),
-    }
-}
-
-/// From now on Ctrl-C asks the command to end; a second one ends the process at once.
-fn catch_interrupts() {
-    let _ = ctrlc::set_handler(|| {
-        if INTERRUPT.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    });
 }

@@ -2,7 +2,7 @@
 
 use super::failure::Failure;
 use crate::json;
-use indicatif::{ProgressBar, ProgressStyle};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
 use std::io::{self, Write};
 
@@ -23,8 +23,18 @@ pub fn print_json(value: &impl Serialize) -> Result<(), Failure> {
 /// Says something on stderr, unless `quiet`.
 pub fn remark(quiet: bool, text: &str) {
     if !quiet {
-        eprintln!("moeslice: {text}");
+        say(text);
     }
+}
+
+/// Writes a line to stderr. That nobody can read it any more is no reason to lose the work.
+pub fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "moeslice: {}", one_line(text));
+}
+
+/// Text that came from files and names, made fit for a terminal: control characters become spaces.
+fn one_line(text: &str) -> String {
+    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
 }
 
 /// A progress bar over `total` of `what`, on stderr; hidden when stderr is no terminal or `quiet`.
@@ -35,15 +45,17 @@ pub fn progress(quiet: bool, total: u64, what: Unit) -> ProgressBar {
     let bar = ProgressBar::new(total);
     let counts = match what {
         #[cfg(feature = "llama")]
-        Unit::Tokens => "{human_pos}/{human_len} tokens  {per_sec:.0}",
+        Unit::Tokens => "{human_pos}/{human_len} tokens  {rate}/s",
         Unit::Bytes => "{binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}",
         #[cfg(feature = "llama")]
         Unit::Percent => "{percent} %",
     };
-    let template = format!("{{msg:<12}} {{bar:30}} {counts}  {{eta}} left");
-    bar.set_style(
-        ProgressStyle::with_template(&template).expect("the template is valid").progress_chars("━╸ "),
-    );
+    let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+        let _ = write!(out, "{:.0}", state.per_sec());
+    };
+    let template = format!("{{msg:<10!}} {{wide_bar}} {counts}  {{eta}} left");
+    let style = ProgressStyle::with_template(&template).expect("the template is valid");
+    bar.set_style(style.with_key("rate", rate).progress_chars("━╸ "));
     bar
 }
 

@@ -3,6 +3,7 @@
 use super::choose_flags::{ChooseFlags, KEEP_HELP};
 use super::failure::Failure;
 use super::output::{self, remark};
+use super::outputs::{Outputs, write_small};
 use super::source::Source;
 use super::usage_file;
 use crate::moe::ShardPolicy;
@@ -20,9 +21,9 @@ pub struct PlanArgs {
     /// The model, a GGUF file; any shard of several (-m)
     #[arg(short, long, value_name = "MODEL", env = "LLAMA_ARG_MODEL")]
     pub model: PathBuf,
-    #[arg(long, value_name = "K", help = KEEP_HELP, requires = "output")]
+    #[arg(long, value_name = "K", help = KEEP_HELP, allow_hyphen_values = true)]
     pub keep: Option<Keep>,
-    /// The plan to write; "-" for stdout (-o)
+    /// The plan to write; default: stdout (-o)
     #[arg(short, long, value_name = "PLAN.json", requires = "keep")]
     pub output: Option<PathBuf>,
     /// Replace an existing output
@@ -43,7 +44,7 @@ pub fn plan(args: &PlanArgs, quiet: bool) -> Result<(), Failure> {
     let source = Source::open(&args.model)?;
     let chooser = args.choose.chooser();
     let usage = usage_file::open(&args.usage, &source, quiet)?;
-    let (Some(keep), Some(output)) = (&args.keep, &args.output) else {
+    let Some(keep) = &args.keep else {
         let size = |k: u32| chooser.file_bytes(&source, &usage, &k.to_string(), k, ShardPolicy::Keep);
         let table =
             PlanTable::new(&chooser.planner(&source, &usage)?, &size, args.every).map_err(Failure::input)?;
@@ -51,10 +52,13 @@ pub fn plan(args: &PlanArgs, quiet: bool) -> Result<(), Failure> {
     };
     chooser.check_early(&source, keep)?;
     let plan = chooser.plan(&source, &usage, keep, ShardPolicy::Keep)?;
-    if output == Path::new("-") {
+    let Some(output) = args.output.as_ref().filter(|output| *output != Path::new("-")) else {
         return output::print(&plan.to_json());
-    }
-    super::write_small_output(output, plan.to_json().as_bytes(), args.force)?;
+    };
+    let mut outputs = Outputs::default();
+    outputs.add_small(output, args.force)?;
+    outputs.check_inputs(source.files().chain([args.usage.as_path()]))?;
+    write_small(output, plan.to_json().as_bytes(), args.force)?;
     remark(
         quiet,
         &format!("wrote {}: {} of {} experts stay", output.display(), plan.k, source.experts.n_expert),

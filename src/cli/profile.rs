@@ -4,9 +4,12 @@ use super::INTERRUPT;
 use super::failure::Failure;
 use super::llama_flags::LlamaFlags;
 use super::output::{self, remark};
+use super::outputs::{Outputs, write_small};
 use super::source::Source;
 use crate::llama::{Backend, LlamaError};
 use crate::profile::{self, ChatReader, ChatTemplate, CorpusText, ProfileOptions, TextSource, Usage};
+use crate::sys;
+use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 
@@ -15,7 +18,7 @@ use std::path::{Path, PathBuf};
 #[command(next_help_heading = "Texts")]
 pub struct TextFlags {
     /// Text to profile with: a file or a folder; .jsonl files are chats; NAME=PATH names the corpus. Repeatable (-f)
-    #[arg(short = 'f', long = "file", value_name = "[NAME=]PATH", required = true)]
+    #[arg(short = 'f', long = "file", value_name = "[NAME=]PATH", required = true, value_parser = OsStringValueParser::new().try_map(|text| TextSource::parse(&text)))]
     pub files: Vec<TextSource>,
     /// Use at most N windows of each corpus
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
@@ -70,34 +73,48 @@ pub struct ProfileArgs {
 /// Runs `profile`.
 pub fn profile(args: &ProfileArgs, quiet: bool) -> Result<(), Failure> {
     let to_stdout = args.output == Path::new("-");
-    if !to_stdout {
-        super::check_small_output(&args.output, args.force)?;
-    }
     let source = Source::open(&args.model)?;
-    let usage = run_profile(&source, &args.texts, &args.llama, quiet)?;
+    let corpora = args.texts.read(&source, quiet)?;
+    if !to_stdout {
+        let mut outputs = Outputs::default();
+        outputs.add_small(&args.output, args.force)?;
+        outputs.check_inputs(source.files().chain(text_files(&corpora)))?;
+    }
+    let usage = run_profile(&source, &corpora, &args.texts, &args.llama, quiet)?;
     if to_stdout {
         return output::print(&usage.to_json());
     }
-    super::write_small_output(&args.output, usage.to_json().as_bytes(), args.force)?;
+    write_small(&args.output, usage.to_json().as_bytes(), args.force)?;
     remark(quiet, &format!("wrote {}", args.output.display()));
     Ok(())
 }
 
-/// Reads the texts, loads the model and profiles it.
+/// The files that `corpora` were read from.
+pub fn text_files(corpora: &[CorpusText]) -> impl Iterator<Item = &Path> {
+    corpora.iter().flat_map(|corpus| corpus.texts.iter().map(|text| text.path.as_path()))
+}
+
+/// Loads the model and profiles it with `corpora`.
 pub fn run_profile(
     source: &Source,
+    corpora: &[CorpusText],
     texts: &TextFlags,
     flags: &LlamaFlags,
     quiet: bool,
 ) -> Result<Usage, Failure> {
-    let reader = texts.chat_reader(source)?;
-    let corpora = profile::read_corpora(&texts.files, &reader, &mut |text| remark(quiet, &text))
-        .map_err(Failure::input)?;
-    texts.check_chats(&corpora)?;
-    super::catch_interrupts();
+    sys::catch_interrupts(&INTERRUPT);
     let backend = Backend::start().map_err(Failure::running)?;
     let (placement, devices) = flags.placement(backend, quiet)?;
     let model = flags.load(backend, source.model.path(), &placement, quiet)?;
+    if flags.ctx_size > model.n_ctx_train() {
+        let (asked, trained) = (flags.ctx_size, model.n_ctx_train());
+        remark(
+            quiet,
+            &format!(
+                "windows of {asked} tokens (-c) are longer than the {trained} that the model was trained on"
+            ),
+        );
+    }
     let options = ProfileOptions {
         ctx_size: flags.ctx_size,
         batch_size: flags.batch_size,
@@ -105,14 +122,14 @@ pub fn run_profile(
         threads: flags.threads(),
         flash_attention: flags.flash_attention(),
         chunks: texts.chunks,
-        weights: texts.score_data == ScoreData::Weights,
+        weights: texts.collects_weights(),
         parse_special: texts.parse_special,
         generate: texts.generate,
         lm_head: texts.lm_head,
         interrupt: Some(&INTERRUPT),
     };
     let bar = output::progress(quiet, 0, output::Unit::Tokens);
-    let profiled = profile::profile(&model, &source.experts, &corpora, &options, &mut |progress| {
+    let profiled = profile::profile(&model, &source.experts, corpora, &options, &mut |progress| {
         bar.set_length(progress.total);
         bar.set_position(progress.done);
         bar.set_message(progress.corpus.to_owned());
@@ -129,7 +146,26 @@ pub fn run_profile(
     Ok(profiled.into_usage(source.model.path(), &source.identity, backend.version(), devices, flags.ctx_size))
 }
 
+/// Remarks about texts that are shown one by one; a folder full of pictures needs no more.
+const REMARKS: usize = 10;
+
 impl TextFlags {
+    /// Reads the texts.
+    pub fn read(&self, source: &Source, quiet: bool) -> Result<Vec<CorpusText>, Failure> {
+        let mut remarks = 0;
+        let mut say = |text: String| {
+            remarks += 1;
+            remark(quiet || remarks > REMARKS, &text);
+        };
+        let corpora = profile::read_corpora(&self.files, &self.chat_reader(source)?, &mut say);
+        if remarks > REMARKS {
+            remark(quiet, &format!("… and {} more like these", remarks - REMARKS));
+        }
+        let corpora = corpora.map_err(Failure::input)?;
+        self.check_chats(&corpora)?;
+        Ok(corpora)
+    }
+
     /// How chats are read: with the template that was given, or else the model's.
     fn chat_reader(&self, source: &Source) -> Result<ChatReader, Failure> {
         let metadata = source.model.metadata();
@@ -152,6 +188,16 @@ impl TextFlags {
             by_role: self.by_role,
             answer: self.generate.is_some(),
         })
+    }
+
+    /// Whether a corpus can become several, whose names are known only in the end.
+    pub fn splits_corpora(&self) -> bool {
+        self.by_role || self.generate.is_some()
+    }
+
+    /// Whether gate weights are collected.
+    pub fn collects_weights(&self) -> bool {
+        self.score_data == ScoreData::Weights
     }
 
     /// Flags that speak of chats need some.

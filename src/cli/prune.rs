@@ -1,13 +1,16 @@
 //! `moeslice prune`: a pruned model from a usage file or a plan.
 
+use super::INTERRUPT;
 use super::choose_flags::{ChooseFlags, KEEP_HELP};
 use super::cut::{CutFlags, remark_kinship};
 use super::failure::Failure;
+use super::outputs::Outputs;
 use super::source::Source;
 use super::usage_file;
 use crate::plan::{self, Keep, Plan};
+use crate::sys::catch_interrupts;
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `prune`.
 #[derive(Args, Clone, Debug)]
@@ -24,7 +27,7 @@ pub struct PruneArgs {
         requires = "keep"
     )]
     pub usage: Option<PathBuf>,
-    #[arg(long, value_name = "K", help = KEEP_HELP, conflicts_with = "plan")]
+    #[arg(long, value_name = "K", help = KEEP_HELP, allow_hyphen_values = true, conflicts_with = "plan")]
     pub keep: Option<Keep>,
     /// The plan to cut by
     #[arg(long, value_name = "PLAN.json")]
@@ -35,16 +38,32 @@ pub struct PruneArgs {
     pub cut: CutFlags,
 }
 
+impl PruneArgs {
+    /// Refuses an output that is the usage or plan at `path`; from here on Ctrl-C is heeded.
+    fn check_outputs(&self, path: &Path) -> Result<(), Failure> {
+        let mut outputs = Outputs::default();
+        outputs.add(&self.cut.output, &self.cut.output)?;
+        outputs.check_inputs([path])?;
+        catch_interrupts(&INTERRUPT);
+        Ok(())
+    }
+}
+
 /// Runs `prune`.
 pub fn prune(args: &PruneArgs, quiet: bool) -> Result<(), Failure> {
-    super::catch_interrupts();
     let source = Source::open(&args.model)?;
     if let Some(path) = &args.plan {
+        if let Some(flag) = args.choose.given() {
+            return Err(Failure::arguments(format!(
+                "{flag} has no effect on a plan, which says what stays: leave it out"
+            )));
+        }
         let plan = Plan::read(path).map_err(Failure::input)?;
         let kinship = plan
             .check(&source.experts, &source.identity, path, source.model.path())
             .map_err(Failure::input)?;
         remark_kinship(kinship, quiet);
+        args.check_outputs(path)?;
         return args.cut.cut(&source, &plan, None, quiet)?.print(args.cut.json, quiet);
     }
     let (Some(path), Some(keep)) = (&args.usage, &args.keep) else {
@@ -54,6 +73,7 @@ pub fn prune(args: &PruneArgs, quiet: bool) -> Result<(), Failure> {
     chooser.check_early(&source, keep)?;
     let usage = usage_file::open(path, &source, quiet)?;
     let plan = chooser.plan(&source, &usage, keep, args.cut.shards)?;
+    args.check_outputs(path)?;
     let coverages = plan::coverage(&usage, &plan.keep);
     args.cut.cut(&source, &plan, coverages.as_ref(), quiet)?.print(args.cut.json, quiet)
 }

@@ -5,7 +5,8 @@ use super::cut::CutFlags;
 use super::failure::Failure;
 use super::llama_flags::LlamaFlags;
 use super::output::remark;
-use super::profile::{TextFlags, run_profile};
+use super::outputs::{Outputs, write_small};
+use super::profile::{TextFlags, run_profile, text_files};
 use super::source::Source;
 use crate::plan::{self, Keep};
 use clap::Args;
@@ -17,7 +18,7 @@ pub struct RunArgs {
     /// The model, a GGUF file; any shard of several (-m)
     #[arg(short, long, value_name = "MODEL", env = "LLAMA_ARG_MODEL")]
     pub model: PathBuf,
-    #[arg(long, value_name = "K", help = KEEP_HELP)]
+    #[arg(long, value_name = "K", help = KEEP_HELP, allow_hyphen_values = true)]
     pub keep: Keep,
     /// The usage file to write; default: beside the output, OUT.usage.json
     #[arg(long, value_name = "U.json")]
@@ -34,23 +35,25 @@ pub struct RunArgs {
 
 /// Runs `run`.
 pub fn run(args: &RunArgs, quiet: bool) -> Result<(), Failure> {
-    super::catch_interrupts();
     let source = Source::open(&args.model)?;
     let usage_out = args.usage_out.clone().unwrap_or_else(|| args.cut.output.with_extension("usage.json"));
-    if usage_out == args.cut.output {
-        return Err(Failure::arguments(format!(
-            "--usage-out and --output are the same file, {}",
-            usage_out.display()
-        )));
-    }
     // All that can be refused is refused before the model is loaded.
     let chooser = args.choose.chooser();
     let k = chooser.check_early(&source, &args.keep)?;
-    args.cut.check(&source, k)?;
-    super::check_small_output(&usage_out, args.cut.force)?;
+    let mut outputs = Outputs::default();
+    args.cut.check(&source, k, &mut outputs)?;
+    outputs.add_small(&usage_out, args.cut.force)?;
+    let corpora = args.texts.read(&source, quiet)?;
+    outputs.check_inputs(source.files().chain(text_files(&corpora)))?;
+    if !args.texts.splits_corpora() {
+        chooser.check_corpora(
+            corpora.iter().map(|corpus| corpus.name.as_str()),
+            args.texts.collects_weights(),
+        )?;
+    }
 
-    let usage = run_profile(&source, &args.texts, &args.llama, quiet)?;
-    super::write_small_output(&usage_out, usage.to_json().as_bytes(), args.cut.force)?;
+    let usage = run_profile(&source, &corpora, &args.texts, &args.llama, quiet)?;
+    write_small(&usage_out, usage.to_json().as_bytes(), args.cut.force)?;
     remark(quiet, &format!("wrote {}", usage_out.display()));
 
     let plan = chooser.plan(&source, &usage, &args.keep, args.cut.shards)?;

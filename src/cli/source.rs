@@ -24,6 +24,11 @@ impl Source {
         Ok(Source { model, experts, identity })
     }
 
+    /// The files of the model.
+    pub fn files(&self) -> impl Iterator<Item = &Path> {
+        self.model.shards().iter().map(|shard| shard.path.as_path())
+    }
+
     /// The file name without its folder.
     pub fn file_name(&self) -> String {
         let path = self.model.path();

@@ -2,6 +2,7 @@
 
 use super::failure::Failure;
 use super::output::{self, remark};
+use super::outputs::{Outputs, write_small};
 use super::source::Source;
 use crate::profile::{self, Usage};
 use crate::report::UsageReport;
@@ -56,7 +57,9 @@ pub fn report(args: &ReportArgs) -> Result<(), Failure> {
 pub fn merge(args: &MergeArgs, quiet: bool) -> Result<(), Failure> {
     let to_stdout = args.output == Path::new("-");
     if !to_stdout {
-        super::check_small_output(&args.output, args.force)?;
+        let mut outputs = Outputs::default();
+        outputs.add_small(&args.output, args.force)?;
+        outputs.check_inputs(args.usages.iter().map(PathBuf::as_path))?;
     }
     let read = |path: &PathBuf| Ok((path.clone(), Usage::read(path).map_err(Failure::input)?));
     let usages = args.usages.iter().map(read).collect::<Result<Vec<_>, Failure>>()?;
@@ -67,7 +70,7 @@ pub fn merge(args: &MergeArgs, quiet: bool) -> Result<(), Failure> {
     if to_stdout {
         return output::print(&merged.usage.to_json());
     }
-    super::write_small_output(&args.output, merged.usage.to_json().as_bytes(), args.force)?;
+    write_small(&args.output, merged.usage.to_json().as_bytes(), args.force)?;
     remark(quiet, &format!("wrote {}", args.output.display()));
     Ok(())
 }

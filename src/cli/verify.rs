@@ -30,7 +30,6 @@ pub struct VerifyArgs {
 
 /// Runs `verify`.
 pub fn verify(args: &VerifyArgs, quiet: bool) -> Result<(), Failure> {
-    super::catch_interrupts();
     let source = Source::open(&args.base)?;
     let pruned = gguf::Model::open(&args.pruned).map_err(Failure::input)?;
     let keep = match &args.plan {
@@ -42,6 +41,7 @@ pub fn verify(args: &VerifyArgs, quiet: bool) -> Result<(), Failure> {
             Some(plan.keep)
         }
     };
+    crate::sys::catch_interrupts(&INTERRUPT);
     let bar = output::progress(quiet, 0, Unit::Bytes);
     bar.set_message("verifying");
     let verified =

@@ -4,6 +4,7 @@ use super::error::LlamaError;
 use super::{ffi, log};
 use once_cell::sync::OnceCell;
 use std::ffi::{CStr, c_char};
+use std::io::Write;
 
 /// A started llama.cpp. There is one for the whole process.
 #[derive(Debug)]
@@ -165,7 +166,8 @@ pub(super) unsafe fn text(pointer: *const c_char) -> String {
 unsafe extern "C" fn on_abort(message: *const c_char) {
     // SAFETY: ggml hands over a NUL-terminated string.
     let message = unsafe { text(message) };
-    eprintln!("moeslice: llama.cpp gave up: {}", message.trim().replace('\n', " "));
+    let line = format!("moeslice: error: llama.cpp gave up: {}\n", message.trim().replace('\n', " "));
+    let _ = std::io::stderr().write_all(line.as_bytes());
     // SAFETY: ends the process at once, without running destructors of a library in an undefined state.
     unsafe { libc::_exit(1) }
 }

@@ -11,6 +11,12 @@ use std::marker::PhantomData;
 use std::ptr::NonNull;
 use std::sync::atomic::{AtomicBool, Ordering};
 
+/// Sequences that a context can hold at once, at most.
+pub fn max_sequences() -> u32 {
+    // SAFETY: no preconditions.
+    u32::try_from(unsafe { ffi::llama_max_parallel_sequences() }).unwrap_or(u32::MAX)
+}
+
 /// What a pass leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Outputs {

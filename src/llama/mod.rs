@@ -30,7 +30,7 @@ mod vocab;
 
 pub use backend::{Backend, Device, DeviceKind};
 pub use batch::Batch;
-pub use context::{Context, ContextOptions, FlashAttention, Outputs};
+pub use context::{Context, ContextOptions, FlashAttention, Outputs, max_sequences};
 pub use error::{LlamaError, LogTail, ObserveError};
 pub use log::set_verbose;
 pub use model::{Model, Placement};

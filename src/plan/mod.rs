@@ -110,7 +110,8 @@ impl Plan {
     /// # Errors
     /// When it cannot be read or is neither of the two.
     pub fn read(path: &Path) -> Result<Plan, PlanFileError> {
-        let text = std::fs::read(path).map_err(|source| PlanFileError::Read { path: path.into(), source })?;
+        let text = crate::sys::read_small(path)
+            .map_err(|source| PlanFileError::Read { path: path.into(), source })?;
         Self::parse(&text, path)
     }
 
@@ -121,6 +122,7 @@ impl Plan {
     pub fn parse(text: &[u8], path: &Path) -> Result<Plan, PlanFileError> {
         /// Reads the schema first, so that a plan is told from a bare map, and another version from damage.
         #[derive(Deserialize)]
+        #[serde(expecting = "an object")]
         struct Head {
             schema: Option<String>,
         }
@@ -129,6 +131,8 @@ impl Plan {
         #[serde(transparent)]
         struct Bare(#[serde(deserialize_with = "keep_lists")] KeepLists);
 
+        // Some editors put a byte order mark before the text.
+        let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
         let parse = |source| PlanFileError::Parse { path: path.into(), source };
         let head: Head = serde_json::from_slice(text).map_err(parse)?;
         match head.schema {

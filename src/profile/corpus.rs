@@ -3,9 +3,11 @@
 use super::chat::{ChatError, ChatReader, RenderedChat};
 use super::usage::{Corpus, CorpusFile};
 use sha2::{Digest, Sha256};
-use std::fs;
+use std::ffi::OsStr;
+use std::fs::{self, File};
+use std::io::Read;
+use std::os::unix::ffi::OsStrExt;
 use std::path::{Path, PathBuf};
-use std::str::FromStr;
 use thiserror::Error;
 
 /// One `-f`: a file or a folder, and the name of the corpus that it belongs to.
@@ -17,33 +19,43 @@ pub struct TextSource {
     pub path: PathBuf,
 }
 
-impl FromStr for TextSource {
-    type Err = String;
-
+impl TextSource {
     /// `NAME=PATH`, or a path whose stem is the name. A path that exists as it stands is a path, `=` or not.
-    fn from_str(text: &str) -> Result<Self, String> {
-        let named = text.split_once('=').filter(|(name, _)| {
-            !name.is_empty() && !name.contains(std::path::MAIN_SEPARATOR) && !Path::new(text).exists()
-        });
+    ///
+    /// # Errors
+    /// Says what is wrong with the text.
+    pub fn parse(text: &OsStr) -> Result<Self, String> {
+        let bytes = text.as_bytes();
+        let equals = bytes.iter().position(|&byte| byte == b'=');
+        let named = equals
+            .map(|at| (&bytes[..at], &bytes[at + 1..]))
+            .filter(|(name, _)| !name.is_empty() && !name.contains(&b'/') && !Path::new(text).exists());
+        let shown = text.to_string_lossy();
         let (name, path) = match named {
-            Some((name, path)) => (name.to_owned(), PathBuf::from(path)),
+            Some((name, path)) => {
+                (String::from_utf8_lossy(name).into_owned(), PathBuf::from(OsStr::from_bytes(path)))
+            }
             None => {
                 let path = PathBuf::from(text);
                 // `.` and `..` have no stem of their own.
-                let resolved = if path.file_stem().is_none() {
-                    path.canonicalize().unwrap_or(path.clone())
-                } else {
-                    path.clone()
+                let resolved = match path.file_stem() {
+                    None => path.canonicalize().unwrap_or_else(|_| path.clone()),
+                    Some(_) => path.clone(),
                 };
                 let stem = resolved.file_stem().map(|stem| stem.to_string_lossy().into_owned());
                 (
-                    stem.ok_or_else(|| format!("{text:?} gives no name for the corpus; write NAME={text}"))?,
+                    stem.ok_or_else(|| {
+                        format!("{shown:?} gives no name for the corpus; write NAME={shown}")
+                    })?,
                     path,
                 )
             }
         };
         if path.as_os_str().is_empty() {
-            return Err(format!("{text:?} names no file or folder"));
+            return Err(format!("{shown:?} names no file or folder"));
+        }
+        if name.chars().any(char::is_control) {
+            return Err(format!("{shown:?} gives a corpus a name with control characters; write NAME=PATH"));
         }
         Ok(TextSource { name, path })
     }
@@ -52,6 +64,8 @@ impl FromStr for TextSource {
 /// One text of a corpus.
 #[derive(Clone, Debug)]
 pub struct Text {
+    /// Where it was read from.
+    pub path: PathBuf,
     /// The file, for people and for the usage file.
     pub file: CorpusFile,
     /// What is in it.
@@ -131,7 +145,9 @@ pub enum CorpusError {
         second: String,
     },
     /// A corpus without a single text.
-    #[error("the corpus {name:?} holds no text: {path} has no file with UTF-8 text in it")]
+    #[error(
+        "the corpus {name:?} holds no text: {path} has no file with UTF-8 text in it (hidden files are passed over)"
+    )]
     Empty {
         /// The corpus.
         name: String,
@@ -162,41 +178,42 @@ pub fn read_corpora(
         if texts.is_empty() {
             return Err(CorpusError::Empty { name: source.name.clone(), path: source.path.clone() });
         }
-        for (path, _) in &texts {
-            let real = path.canonicalize().unwrap_or_else(|_| path.clone());
+        for text in &texts {
+            let real = real_path(&text.path);
             if let Some((_, first)) = seen.iter().find(|(other, _)| *other == real) {
                 return Err(CorpusError::Twice {
-                    path: path.clone(),
+                    path: text.path.clone(),
                     first: first.clone(),
                     second: source.name.clone(),
                 });
             }
             seen.push((real, source.name.clone()));
         }
-        let texts = texts.into_iter().map(|(_, text)| text);
         match corpora.iter_mut().find(|corpus| corpus.name == source.name) {
             Some(corpus) => corpus.texts.extend(texts),
-            None => corpora.push(CorpusText { name: source.name.clone(), texts: texts.collect() }),
+            None => corpora.push(CorpusText { name: source.name.clone(), texts }),
         }
     }
     Ok(corpora)
+}
+
+fn real_path(path: &Path) -> PathBuf {
+    path.canonicalize().unwrap_or_else(|_| path.to_owned())
 }
 
 fn read_source(
     path: &Path,
     chats: &ChatReader,
     remark: &mut dyn FnMut(String),
-) -> Result<Vec<(PathBuf, Text)>, CorpusError> {
+) -> Result<Vec<Text>, CorpusError> {
     let failed = |source| CorpusError::Read { path: path.to_owned(), source };
     let kind = fs::metadata(path).map_err(failed)?;
     if kind.is_file() {
-        return match read_text(path, path, chats)? {
-            Some(text) => Ok(vec![(path.to_owned(), text)]),
-            None => {
-                remark(format!("{}: the file is empty", path.display()));
-                Ok(Vec::new())
-            }
-        };
+        let text = read_text(path, path, chats)?;
+        if text.is_none() {
+            remark(format!("{}: the file is empty", path.display()));
+        }
+        return Ok(text.into_iter().collect());
     }
     if !kind.is_dir() {
         return Err(CorpusError::NeitherFileNorFolder { path: path.to_owned() });
@@ -204,14 +221,21 @@ fn read_source(
     let mut files = Vec::new();
     list_files(path, &mut files)?;
     let mut texts = Vec::new();
+    let mut seen = Vec::new();
     for file in files {
-        let shown = file.strip_prefix(path).unwrap_or(&file).to_owned();
-        match read_text(&file, &shown, chats) {
-            Ok(Some(text)) => texts.push((file, text)),
-            Ok(None) => remark(format!("{}: passed over, the file is empty", file.display())),
-            Err(CorpusError::NotText { path, what }) => {
-                remark(format!("{}: passed over, not UTF-8 text: {what}", path.display()))
+        let mut pass_over = |why: String| remark(format!("{}: passed over, {why}", file.display()));
+        let real = real_path(&file);
+        if seen.contains(&real) {
+            pass_over("a link to a file that the folder has already".into());
+            continue;
+        }
+        match read_text(&file, file.strip_prefix(path).unwrap_or(&file), chats) {
+            Ok(Some(text)) => {
+                texts.push(text);
+                seen.push(real);
             }
+            Ok(None) => pass_over("the file is empty".into()),
+            Err(CorpusError::NotText { what, .. }) => pass_over(format!("not UTF-8 text: {what}")),
             Err(error) => return Err(error),
         }
     }
@@ -241,37 +265,58 @@ fn list_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), CorpusError
 
 /// Reads one file; `None` when there is nothing in it.
 fn read_text(path: &Path, shown: &Path, chats: &ChatReader) -> Result<Option<Text>, CorpusError> {
-    let bytes = fs::read(path).map_err(|source| CorpusError::Read { path: path.to_owned(), source })?;
+    let not_text = |what| CorpusError::NotText { path: path.to_owned(), what };
+    let bytes = read_bytes(path).map_err(|source| CorpusError::Read { path: path.to_owned(), source })?;
+    let bytes = bytes.ok_or_else(|| not_text(BINARY.to_owned()))?;
     let file = CorpusFile {
         path: shown.to_string_lossy().into_owned(),
         bytes: bytes.len() as u64,
         sha256: Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect(),
     };
-    let content = decode(bytes).map_err(|what| CorpusError::NotText { path: path.to_owned(), what })?;
+    let content = decode(bytes).map_err(not_text)?;
     let content =
         if is_chat(path) { Content::Chats(chats.read(path, &content)?) } else { Content::Plain(content) };
     let is_empty = match &content {
         Content::Plain(text) => text.is_empty(),
         Content::Chats(chats) => chats.is_empty(),
     };
-    Ok((!is_empty).then_some(Text { file, content }))
+    Ok((!is_empty).then_some(Text { path: path.to_owned(), file, content }))
 }
 
 fn is_chat(path: &Path) -> bool {
     path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("jsonl"))
 }
 
+const BINARY: &str = "there are NUL bytes in it; is it a binary file?";
+
+/// Reads a file; `None` when its beginning shows that it is no text: a folder may hold models of many gigabytes.
+fn read_bytes(path: &Path) -> std::io::Result<Option<Vec<u8>>> {
+    const BEGINNING: u64 = 1 << 16;
+    let mut file = File::open(path)?;
+    let mut bytes = Vec::new();
+    file.by_ref().take(BEGINNING).read_to_end(&mut bytes)?;
+    if bytes.contains(&0) && !is_utf16(&bytes) {
+        return Ok(None);
+    }
+    file.read_to_end(&mut bytes)?;
+    Ok(Some(bytes))
+}
+
+fn is_utf16(bytes: &[u8]) -> bool {
+    bytes.starts_with(b"\xFF\xFE") || bytes.starts_with(b"\xFE\xFF")
+}
+
 /// UTF-8 without its byte order mark, or what the bytes are instead.
 fn decode(mut bytes: Vec<u8>) -> Result<String, String> {
     const BOM: &[u8] = b"\xEF\xBB\xBF";
-    if bytes.starts_with(b"\xFF\xFE") || bytes.starts_with(b"\xFE\xFF") {
+    if is_utf16(&bytes) {
         return Err("it is UTF-16; convert it first, for example with iconv -f UTF-16 -t UTF-8".into());
     }
     if bytes.starts_with(BOM) {
         bytes.drain(..BOM.len());
     }
-    if let Some(at) = bytes.iter().position(|&byte| byte == 0) {
-        return Err(format!("there is a NUL byte at {at}; is it a binary file?"));
+    if bytes.contains(&0) {
+        return Err(BINARY.to_owned());
     }
     String::from_utf8(bytes).map_err(|error| {
         let at = error.utf8_error().valid_up_to();
@@ -284,7 +329,8 @@ mod tests {
     use super::*;
 
     fn read(sources: &[&str]) -> (Result<Vec<CorpusText>, CorpusError>, Vec<String>) {
-        let sources: Vec<TextSource> = sources.iter().map(|text| text.parse().unwrap()).collect();
+        let sources: Vec<TextSource> =
+            sources.iter().map(|text| TextSource::parse(OsStr::new(text)).unwrap()).collect();
         let mut remarks = Vec::new();
         let result = read_corpora(&sources, &ChatReader::default(), &mut |remark| remarks.push(remark));
         (result, remarks)
@@ -292,12 +338,12 @@ mod tests {
 
     #[test]
     fn a_corpus_is_named_by_prefix_or_stem() {
-        let parse = |text: &str| text.parse::<TextSource>().unwrap().name;
+        let parse = |text: &str| TextSource::parse(OsStr::new(text)).unwrap().name;
         assert_eq!(parse("notes/dev.txt"), "dev");
         assert_eq!(parse("corpora/pm"), "pm");
         assert_eq!(parse("work=notes/dev.txt"), "work");
         assert_eq!(parse("a/b=c.txt"), "b=c");
-        assert!("work=".parse::<TextSource>().is_err());
+        assert!(TextSource::parse(OsStr::new("work=")).is_err());
     }
 
     #[test]
@@ -309,7 +355,7 @@ mod tests {
     fn what_is_not_utf8_is_said() {
         assert!(decode(b"\xFF\xFEh\0".to_vec()).unwrap_err().contains("UTF-16"));
         assert!(decode(b"ca\xF1a".to_vec()).unwrap_err().contains("byte at 2"));
-        assert!(decode(b"ab\0c".to_vec()).unwrap_err().contains("NUL byte at 2"));
+        assert!(decode(b"ab\0c".to_vec()).unwrap_err().contains("NUL bytes"));
     }
 
     #[test]

@@ -5,7 +5,9 @@ use super::routing::RoutingObserver;
 use super::tally::{LayerShape, Tally, TallyError, check_not_all_equal};
 use super::usage::{LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage};
 use super::windows::{Cut, Window, Windows};
-use crate::llama::{Batch, Context, ContextOptions, FlashAttention, LlamaError, Model, Outputs, Token};
+use crate::llama::{
+    Batch, Context, ContextOptions, FlashAttention, LlamaError, Model, Outputs, Token, max_sequences,
+};
 use crate::moe::{Experts, Identity, LayerKind, ProfilePass};
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -376,7 +378,7 @@ impl PassPlan {
         let n_window = options.ctx_size.max(1);
         // Logits of every token of a batch are kept at once: one window is enough of them.
         let several = headless && !encode && !by_role;
-        let n_seq = if several { (options.batch_size / n_window).max(1) } else { 1 };
+        let n_seq = if several { (options.batch_size / n_window).clamp(1, max_sequences()) } else { 1 };
         let n_batch = n_window.saturating_mul(n_seq);
         // An answer needs room behind its window.
         let n_ctx = n_window.saturating_add(options.generate.unwrap_or(0));

@@ -92,7 +92,7 @@ pub enum TallyError {
     },
     /// All experts of a layer were selected equally often.
     #[error(
-        "layer {layer}: all {n_expert} experts were selected exactly {count} times; routers do not do that, so the routing was misread and nothing is written"
+        "layer {layer}: all {n_expert} experts were selected exactly {count} times; routers do not do that, so the routing was misread"
     )]
     AllEqual {
         /// The layer.

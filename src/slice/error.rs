@@ -61,7 +61,7 @@ pub enum SliceError {
         n_expert: u32,
     },
     /// What was written does not read back as it should.
-    #[error("{}: reads back other than it was written: the disk or its driver is at fault", path.display())]
+    #[error("{}: reads back other than it was written: another process replaced it, or the disk is at fault", path.display())]
     ReadBack {
         /// The file.
         path: PathBuf,

@@ -6,15 +6,19 @@
 
 mod copy;
 mod file_id;
+mod interrupt;
 mod journal;
 mod partial;
 mod rename;
+mod small_file;
 mod space;
 mod whole_file;
 
 pub use copy::{Copier, CopyError};
 pub use file_id::FileId;
+pub use interrupt::catch_interrupts;
 pub use partial::{Leftovers, remove_leftovers};
+pub use small_file::read_small;
 pub use space::{ByteCount, advise_once, advise_soon, check_room, free_bytes};
 pub use whole_file::{FileError, WholeFile, check_target, commit_all, write_whole};
 

@@ -133,7 +133,8 @@ pub fn check_target(path: &Path, replace: bool) -> Result<PathBuf, FileError> {
 
 fn resolve(path: &Path) -> Result<PathBuf, FileError> {
     let mut target = path.to_owned();
-    if target.file_name().is_none() {
+    // A name that ends in a slash means a folder; `file_name` would pass over it.
+    if target.file_name().is_none() || path.as_os_str().as_encoded_bytes().ends_with(b"/") {
         return Err(FileError::NotAFile { path: path.to_owned() });
     }
     for _ in 0..MAX_LINKS {

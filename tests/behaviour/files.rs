@@ -55,7 +55,7 @@ fn an_existing_output_is_replaced_only_on_request() {
 #[test]
 fn a_folder_that_does_not_exist_is_named() {
     let folder = with_model();
-    refuses(&mut prune(&folder, &folder.path().join("no/out.gguf")), 1, &["no does not exist"]);
+    refuses(&mut prune(&folder, &folder.path().join("no/out.gguf")), 2, &["no does not exist"]);
 }
 
 #[test]
@@ -73,4 +73,72 @@ fn a_source_that_does_not_fit_the_disk_leaves_nothing_behind() {
     let output = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
     assert_eq!(output.status.code(), Some(1), "{output:?}");
     assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "only the model and its usage are there");
+}
+
+#[test]
+fn no_input_is_ever_an_output() {
+    let folder = with_model();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("u2.json"), fs::read(at("u.json")).unwrap()).unwrap();
+    fs::write(at("p.json"), r#"{"0":[0,1,2,3],"1":[0,1,2,3],"2":[0,1,2,3],"3":[0,1,2,3]}"#).unwrap();
+    fs::write(at("t.txt"), "text").unwrap();
+    std::os::unix::fs::symlink(at("t.txt"), at("link.txt")).unwrap();
+    let before = |name: &str| fs::read(at(name)).unwrap();
+    let names = ["m.gguf", "u.json", "p.json", "t.txt"];
+    let contents = names.map(before);
+    let refuse = |line: &str| {
+        let mut command = moeslice();
+        command.current_dir(folder.path()).args(line.split(' ')).arg("--force");
+        refuses(&mut command, 2, &["input"]);
+    };
+    refuse("plan u.json -m m.gguf --keep 16 -o m.gguf");
+    refuse("plan u.json -m m.gguf --keep 16 -o ./u.json");
+    refuse("prune -m m.gguf --usage u.json --keep 16 -o u.json");
+    refuse("prune -m m.gguf --plan p.json -o p.json");
+    refuse("merge u.json u2.json -o u.json");
+    #[cfg(feature = "llama")]
+    for line in [
+        "profile -m m.gguf -f t.txt -o m.gguf",
+        "profile -m m.gguf -f t.txt -o t.txt",
+        "profile -m m.gguf -f t.txt -o link.txt",
+        "run -m m.gguf -f t.txt --keep 16 -o o.gguf --usage-out m.gguf",
+        "run -m m.gguf -f t.txt --keep 16 -o o.gguf --usage-out t.txt",
+        "run -m m.gguf -f t.txt --keep 16 -o t.txt",
+    ] {
+        refuse(line);
+    }
+    assert!(names.map(before) == contents);
+}
+
+#[cfg(feature = "llama")]
+#[test]
+fn two_outputs_need_two_names() {
+    let folder = with_model();
+    fs::write(folder.path().join("t.txt"), "text").unwrap();
+    let line = "run -m m.gguf -f t.txt --keep 16 -o o.gguf --usage-out ./o.gguf --force";
+    refuses(moeslice().current_dir(folder.path()).args(line.split(' ')), 2, &["same file"]);
+}
+
+#[test]
+fn a_name_that_is_no_utf8_is_written_and_reported() {
+    use std::os::unix::ffi::OsStrExt;
+    let folder = with_model();
+    let out = folder.path().join(std::ffi::OsStr::from_bytes(b"w\xFE.gguf"));
+    let report = succeeds(prune(&folder, &out).arg("--json"));
+    assert!(serde_json::from_str::<serde_json::Value>(&report).is_ok(), "{report}");
+    assert!(out.exists());
+}
+
+#[test]
+fn a_stderr_that_nobody_reads_changes_nothing() {
+    let folder = with_model();
+    let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_moeslice"));
+    command
+        .current_dir(folder.path())
+        .args(["plan", "u.json", "-m", "m.gguf", "--keep", "16", "-o", "p.json"]);
+    assert_eq!(command.stderr(full()).status().unwrap().code(), Some(0));
+    assert!(folder.path().join("p.json").exists());
+    let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_moeslice"));
+    assert_eq!(command.args(["inspect", "no.gguf"]).stderr(full()).status().unwrap().code(), Some(3));
 }

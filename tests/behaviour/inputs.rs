@@ -109,6 +109,13 @@ fn wrong_arguments_exit_with_2() {
 }
 
 #[test]
+fn wrong_arguments_are_told_in_one_line() {
+    refuses(moeslice().args(["prune", "-m", "m.gguf", "-o", "o.gguf"]), 2, &["--usage"]);
+    refuses(moeslice().args(["plan", "u.json", "-m", "m.gguf", "--keep", "-1"]), 2, &["-1", "--keep"]);
+    refuses(moeslice().args(["inspekt", "m.gguf"]), 2, &["inspekt", "inspect"]);
+}
+
+#[test]
 fn a_closed_pipe_is_success() {
     use std::process::{Command, Stdio};
     let mut child = Command::new(env!("CARGO_BIN_EXE_moeslice"))

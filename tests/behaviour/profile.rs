@@ -9,7 +9,7 @@ use std::path::Path;
 pub fn profile(model: &Path, output: &Path) -> assert_cmd::Command {
     let mut command = moeslice();
     command
-        .args(["profile", "-q", "-dev", "none", "-c", "128", "-t", "2", "-m"])
+        .args(["profile", "-q", "-dev", "none", "-c", "128", "-t", "1", "-m"])
         .arg(model)
         .arg("-o")
         .arg(output);
@@ -208,6 +208,63 @@ fn an_output_in_the_way_is_refused_before_the_model_is_loaded() {
     fs::write(at("t.txt"), "text").unwrap();
     refuses(profile(&at("headless.gguf"), &at("u.json")).arg("-f").arg(at("t.txt")), 2, &["exists already"]);
     assert_eq!(fs::read(at("u.json")).unwrap(), b"precious");
+}
+
+#[test]
+fn llama_cpps_variables_and_short_flags_are_heeded() {
+    let folder = folder();
+    fs::write(folder.path().join("t.txt"), text(1500)).unwrap();
+    let run = |flags: &[&str], variables: &[(&str, &str)]| {
+        let mut command = profile(&demo(), Path::new("-"));
+        command.arg("-f").arg(folder.path().join("t.txt")).args(flags).envs(variables.iter().copied());
+        let usage: Value = serde_json::from_str(&succeeds(&mut command)).unwrap();
+        usage["run"]["ubatch_size"].as_u64().unwrap()
+    };
+    assert_eq!(run(&["-ub", "96"], &[]), 96);
+    assert_eq!(run(&["-ub=64"], &[]), 64);
+    assert_eq!(run(&[], &[("LLAMA_ARG_UBATCH", "80")]), 80);
+    run(&["-fa", "1", "-cmoe"], &[("LLAMA_ARG_CPU_MOE", "enabled")]);
+    run(&["-ncmoe", "2"], &[("LLAMA_ARG_FLASH_ATTN", "-1"), ("LLAMA_ARG_CPU_MOE", "0")]);
+}
+
+#[test]
+fn windows_of_one_token_are_profiled() {
+    let folder = folder();
+    fs::write(folder.path().join("t.txt"), "def f(x):\n    return x\n".repeat(60)).unwrap();
+    let mut command = moeslice();
+    command.args(["profile", "-q", "-dev", "none", "-t", "1", "-c", "1", "-o", "-", "-m"]).arg(demo());
+    let usage: Value =
+        serde_json::from_str(&succeeds(command.arg("-f").arg(folder.path().join("t.txt")))).unwrap();
+    let tokens = usage["corpora"][0]["tokens"].as_u64().unwrap();
+    assert!(tokens > 256, "more windows than a context holds sequences: {tokens}");
+    assert_eq!(sums(&usage, 3, "")["n_tokens"].as_u64(), Some(tokens));
+}
+
+#[test]
+fn nohup_protects_a_profile() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("t.txt"), text(usize::MAX).repeat(60)).unwrap();
+    let script = format!(
+        "trap '' HUP; {} profile -q -dev none -t 1 -m {} -f {} -o {} & pid=$!; sleep 1; kill -HUP $pid; wait $pid",
+        env!("CARGO_BIN_EXE_moeslice"),
+        demo().display(),
+        at("t.txt").display(),
+        at("u.json").display()
+    );
+    assert!(std::process::Command::new("bash").args(["-c", &script]).status().unwrap().success());
+    assert!(at("u.json").exists());
+}
+
+#[test]
+fn a_link_within_a_folder_counts_once() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::create_dir(at("d")).unwrap();
+    fs::write(at("d/a.txt"), text(300)).unwrap();
+    std::os::unix::fs::symlink("a.txt", at("d/b.txt")).unwrap();
+    succeeds(profile(&demo(), &at("u.json")).arg("-f").arg(at("d")));
+    assert_eq!(json(&at("u.json"))["corpora"][0]["files"].as_array().unwrap().len(), 1);
 }
 
 /// Interrupts are sent until one arrives between the start of the program and its end.

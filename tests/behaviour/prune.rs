@@ -217,3 +217,65 @@ fn a_bare_map_is_a_plan_and_each_fault_of_one_is_named() {
     succeeds(&mut try_plan(|_| ()));
     assert_eq!(original_ids(&at("out.gguf"), 3), (3..11).collect::<Vec<u64>>());
 }
+
+#[test]
+fn a_usage_in_which_all_experts_are_equal_is_a_misread() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    write_usage(&at("u.json"), &demo(), |_, _| 1000);
+    refuses(&mut prune(&demo(), &at("u.json"), "16", &at("o.gguf")), 3, &["u.json", "exactly 1000 times"]);
+    refuses(moeslice().arg("report").arg(at("u.json")), 3, &["exactly 1000 times"]);
+}
+
+#[test]
+fn a_plan_leaves_nothing_to_choose() {
+    let folder = folder();
+    let mut command = prune_by_plan(&demo(), Path::new("p.json"), &folder.path().join("o.gguf"));
+    refuses(command.args(["--score", "weight"]), 2, &["--score", "plan"]);
+}
+
+#[test]
+fn what_would_be_cut_into_a_file_that_does_not_load_is_refused() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    variant(&at("m.gguf"), |metadata, _| metadata.set("general.alignment", 16_u32));
+    write_usage(&at("u.json"), &at("m.gguf"), |_, expert| u64::from(expert) + 1);
+    refuses(&mut prune(&at("m.gguf"), &at("u.json"), "16", &at("o.gguf")), 3, &["general.alignment is 16"]);
+}
+
+#[test]
+fn a_size_is_kept_to_the_byte() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    write_usage(&at("u.json"), &demo(), |_, expert| u64::from(expert) + 1);
+    let bytes_at = |keep: &str| {
+        succeeds(prune(&demo(), &at("u.json"), keep, &at("o.gguf")).arg("--force"));
+        let k = Model::open(&at("o.gguf")).unwrap().arch_value("expert_count").unwrap().as_u64().unwrap();
+        (k, fs::metadata(at("o.gguf")).unwrap().len())
+    };
+    // The target is noted in the file, so it is asked for with a text of the same length.
+    let (k, bytes) = bytes_at("size:2500000");
+    assert!(bytes <= 2_500_000);
+    assert_eq!(bytes_at(&format!("size:{bytes}")), (k, bytes));
+    assert_eq!(bytes_at(&format!("size:{}", bytes - 1)).0, k - 1);
+}
+
+#[test]
+fn a_coverage_is_reached_by_the_smallest_k() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    write_usage(&at("u.json"), &demo(), |layer, expert| u64::from(expert * (2 * layer + 1) % 32) + 8);
+    let share = |k: u64| {
+        // Independent of moeslice: the share of the largest counts in the worst layer.
+        (0..4_u64)
+            .map(|layer| {
+                let mut counts: Vec<u64> = (0..32).map(|expert| expert * (2 * layer + 1) % 32 + 8).collect();
+                counts.sort_unstable_by(|a, b| b.cmp(a));
+                counts[..k as usize].iter().sum::<u64>() as f64 / counts.iter().sum::<u64>() as f64
+            })
+            .fold(1.0, f64::min)
+    };
+    succeeds(&mut prune(&demo(), &at("u.json"), "coverage:0.9", &at("o.gguf")));
+    let k = original_ids(&at("o.gguf"), 0).len() as u64;
+    assert!(share(k) >= 0.9 && share(k - 1) < 0.9, "K = {k}: {} and {}", share(k), share(k - 1));
+}

@@ -6,7 +6,7 @@ use std::path::Path;
 
 fn run(model: &Path, text: &Path, keep: &str, output: &Path) -> assert_cmd::Command {
     let mut command = moeslice();
-    command.args(["run", "-dev", "none", "-c", "128", "-m"]).arg(model).arg("-f").arg(text);
+    command.args(["run", "-dev", "none", "-t", "1", "-c", "128", "-m"]).arg(model).arg("-f").arg(text);
     command.args(["--keep", keep, "-o"]).arg(output);
     command
 }
@@ -26,7 +26,7 @@ fn one_command_leaves_a_usage_file_and_a_model_that_runs() {
 
     // The cut model runs, and its own usage is that of 24 experts.
     let mut again = moeslice();
-    again.args(["profile", "-dev", "none", "-c", "128", "-m"]).arg(at("model-24e.gguf"));
+    again.args(["profile", "-dev", "none", "-t", "1", "-c", "128", "-m"]).arg(at("model-24e.gguf"));
     succeeds(again.arg("-f").arg(at("text")).arg("-o").arg(at("again.json")));
     assert_eq!(json(&at("again.json"))["layers"][3]["total"]["count"].as_array().unwrap().len(), 24);
 
@@ -53,7 +53,9 @@ fn what_can_be_refused_is_refused_before_the_model_is_loaded() {
     try_run("0", "o.gguf", 3, &["cannot keep 0 of 32"]);
     try_run("40", "o.gguf", 3, &["cannot keep 40 of 32"]);
     try_run("16", "m.gguf", 2, &["the model itself"]);
-    try_run("16", "no/o.gguf", 1, &["does not exist"]);
+    try_run("16", "no/o.gguf", 2, &["does not exist"]);
+    try_run("16", "o.gguf/", 2, &["not a regular file"]);
+    try_run("size:1", "o.gguf", 3, &["m.gguf"]);
     fs::write(at("o.usage.json"), "precious").unwrap();
     try_run("16", "o.gguf", 2, &["o.usage.json", "exists already"]);
     assert!(!at("o.gguf").exists());

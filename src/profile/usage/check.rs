@@ -1,5 +1,6 @@
 //! What must hold between the figures of a usage: a file that was edited or damaged breaks some of it.
 
+use super::super::tally::check_not_all_equal;
 use super::{ExpertSums, LayerUsage, ProfiledModel, Usage};
 use std::collections::{BTreeMap, BTreeSet};
 
@@ -12,6 +13,9 @@ impl Usage {
         self.model.check()?;
         let mut tokens = BTreeMap::new();
         for corpus in &self.corpora {
+            if corpus.name.chars().any(char::is_control) {
+                return Err(format!("the name of corpus {:?} holds control characters", corpus.name));
+            }
             if tokens.insert(corpus.name.as_str(), corpus.tokens).is_some() {
                 return Err(format!("corpus {:?} is listed twice", corpus.name));
             }
@@ -39,6 +43,7 @@ impl Usage {
                 ));
             }
             layer.check(&tokens)?;
+            check_not_all_equal(il, used, &layer.total).map_err(|error| error.to_string())?;
         }
         Ok(())
     }
@@ -46,6 +51,9 @@ impl Usage {
 
 impl ProfiledModel {
     fn check(&self) -> Result<(), String> {
+        if self.file.chars().chain(self.architecture.chars()).any(char::is_control) {
+            return Err("model.file or model.architecture holds control characters".into());
+        }
         let layers = &self.expert_layers;
         if !layers.windows(2).all(|pair| pair[0] < pair[1]) {
             return Err("model.expert_layers are not in ascending order".into());

@@ -254,7 +254,8 @@ impl Usage {
     /// # Errors
     /// When it cannot be read, is not of this schema, or its figures contradict each other.
     pub fn read(path: &Path) -> Result<Usage, UsageError> {
-        let text = std::fs::read(path).map_err(|source| UsageError::Read { path: path.into(), source })?;
+        let text =
+            crate::sys::read_small(path).map_err(|source| UsageError::Read { path: path.into(), source })?;
         Self::parse(&text, path)
     }
 
@@ -265,9 +266,12 @@ impl Usage {
     pub fn parse(text: &[u8], path: &Path) -> Result<Usage, UsageError> {
         /// Reads the schema first, so that another version is told apart from damage.
         #[derive(Deserialize)]
+        #[serde(expecting = "an object")]
         struct Head {
             schema: String,
         }
+        // Some editors put a byte order mark before the text.
+        let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
         let parse = |source| UsageError::Parse { path: path.into(), source };
         let head: Head = serde_json::from_slice(text).map_err(parse)?;
         if head.schema != USAGE_SCHEMA {
@@ -290,6 +294,13 @@ impl Usage {
     pub fn kinship(&self, identity: &Identity, usage: &Path, model: &Path) -> Result<Kinship, UsageError> {
         // A fine-tune can share metadata and tensor table with its base: the routers decide.
         if self.model.router_hash == identity.router_hash {
+            let stated = ProfiledModel::new(Path::new(&self.model.file), identity);
+            if (&self.model.architecture, self.model.n_layer, self.model.n_expert, &self.model.expert_layers)
+                != (&stated.architecture, stated.n_layer, stated.n_expert, &stated.expert_layers)
+            {
+                let what = "what it says of its model is not true of the model with these routers".into();
+                return Err(UsageError::Inconsistent { path: usage.into(), what });
+            }
             let same = self.model.fingerprint == identity.fingerprint;
             return Ok(if same { Kinship::Same } else { Kinship::SameRouters });
         }
