@@ -16,5 +16,6 @@ pub mod plan;
 pub mod profile;
 pub mod report;
 pub mod score;
+pub mod slice;
 pub mod sys;
 mod unique_map;

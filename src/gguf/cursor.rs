@@ -23,10 +23,10 @@ pub(super) struct Cursor<'s> {
 
 impl<'s> Cursor<'s> {
     pub(super) fn new(source: &'s dyn ReadAt, path: &'s Path) -> Result<Self, GgufError> {
-        let len = source.byte_len().map_err(|source| GgufError::Read {
+        let len = source.byte_len().map_err(|error| GgufError::Read {
             path: path.to_owned(),
             what: "the file's size".into(),
-            source,
+            error,
         })?;
         Ok(Self { source, path, len, buffer: Vec::new(), at: 0 })
     }
@@ -87,7 +87,7 @@ impl<'s> Cursor<'s> {
         if needed <= have {
             return Ok(());
         }
-        let read = |source| GgufError::Read { path: self.path.to_owned(), what: what(), source };
+        let read = |error| GgufError::Read { path: self.path.to_owned(), what: what(), error };
         // Chunks grow with the header, so that a large one takes few reads and a small one little memory.
         let ahead = have as u64 + (have as u64).clamp(CHUNK.start, CHUNK.end);
         let target = ahead.max(needed as u64).min(self.len) as usize;

@@ -10,12 +10,12 @@ use super::value::ValueType;
 #[derive(Debug, thiserror::Error)]
 pub enum GgufError {
     /// The file could not be opened.
-    #[error("{}: cannot open: {source}", path.display())]
+    #[error("{}: cannot open: {error}", path.display())]
     Open {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
     /// A folder, a pipe or a device.
     #[error("{}: not a regular file", path.display())]
@@ -24,14 +24,14 @@ pub enum GgufError {
         path: PathBuf,
     },
     /// The system could not read a part of the file.
-    #[error("{}: cannot read {what}: {source}", path.display())]
+    #[error("{}: cannot read {what}: {error}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// The part of the header, or the tensor.
         what: String,
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
     /// The file got shorter after it was opened.
     #[error(
@@ -97,10 +97,10 @@ pub enum GgufError {
         found: u64,
     },
     /// The system could not write.
-    #[error("cannot write the GGUF file: {source}")]
+    #[error("cannot write the GGUF file: {error}")]
     Write {
         /// What the system said.
-        source: io::Error,
+        error: io::Error,
     },
 }
 

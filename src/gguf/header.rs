@@ -19,8 +19,8 @@ use super::value::Value;
 /// Bytes of an entry with a key of one letter and a value of one byte.
 const LEAST_ENTRY_BYTES: u64 = 8 + 1 + 4 + 1;
 
-/// Bytes of a table row with an empty name and one dimension.
-const LEAST_TENSOR_BYTES: u64 = 8 + 4 + 8 + 4 + 8;
+/// Bytes of a table row with an empty name and no dimension.
+const LEAST_TENSOR_BYTES: u64 = 8 + 4 + 4 + 8;
 
 /// Everything before a file's data section.
 #[derive(Clone, Debug)]
@@ -76,8 +76,12 @@ impl Header {
         let alignment = alignment.map_err(|fault| cursor.fault(fault))?;
 
         let mut tensors = Vec::new();
+        let mut data_bytes = 0;
         for index in 0..declared_tensors {
-            tensors.push(read_tensor(&mut cursor, index)?);
+            let info = read_tensor(&mut cursor, index)?;
+            // At each row, not at the end: otherwise a long run of zero bytes would be read as scalars without a name.
+            data_bytes = check_offset(&info, data_bytes, alignment).map_err(|fault| cursor.fault(fault))?;
+            tensors.push(info);
         }
         if let Some(tensor) = first_duplicate(tensors.iter().map(|info| info.name.as_str())) {
             return Err(cursor.fault(Malformation::DuplicateTensor { tensor: tensor.to_owned() }));
@@ -86,8 +90,11 @@ impl Header {
         let header_end = cursor.position();
         let data_offset =
             if tensors.is_empty() { header_end } else { header_end.next_multiple_of(alignment) };
-        let data_bytes =
-            check_offsets(&tensors, alignment, data_offset).map_err(|fault| cursor.fault(fault))?;
+        if let Some(last) = tensors.last()
+            && data_offset.checked_add(data_bytes).is_none_or(|end| i64::try_from(end).is_err())
+        {
+            return Err(cursor.fault(Malformation::DataOverflow { tensor: last.name.clone() }));
+        }
         let metadata = Metadata::from_read(cursor.into_passed(metadata_end), entries);
         Ok(Self { version, metadata, tensors, alignment, data_offset, header_end, data_bytes })
     }
@@ -96,10 +103,10 @@ impl Header {
     ///
     /// The padding of the last tensor may be missing. Other bytes after the data are ignored, as llama.cpp does.
     pub fn check_data(&self, source: &dyn ReadAt, path: &Path) -> Result<(), GgufError> {
-        let read = |source| GgufError::Read {
+        let read = |error| GgufError::Read {
             path: path.to_owned(),
             what: "what follows the last tensor".into(),
-            source,
+            error,
         };
         let len = source.byte_len().map_err(read)?;
         // No sum below overflows: parsing has added them all.
@@ -185,15 +192,19 @@ fn read_tensor(cursor: &mut Cursor<'_>, index: u64) -> Result<TensorInfo, GgufEr
 
     let what = &|| format!("the entry of tensor {name:?}");
     let count = cursor.u32(what)?;
-    if count == 0 || count as usize > MAX_DIMS {
+    if count as usize > MAX_DIMS {
         return Err(cursor.fault(TensorError::DimensionCount { tensor: name.clone(), dims: count.into() }));
     }
-    let mut dims = Vec::with_capacity(count as usize);
+    let mut dims = Vec::with_capacity(MAX_DIMS);
     for _ in 0..count {
         dims.push(cursor.u64(what)?);
     }
+    // Python's writer gives a scalar no dimension; ggml makes one of size 1 of it, and writes that.
+    if dims.is_empty() {
+        dims.push(1);
+    }
     let ty = TensorType::from_id(cursor.u32(what)?)
-        .map_err(|source| cursor.fault(Malformation::TensorType { tensor: name.clone(), source }))?;
+        .map_err(|fault| cursor.fault(Malformation::TensorType { tensor: name.clone(), fault }))?;
     let offset = cursor.u64(what)?;
     let info = TensorInfo { name, dims, ty, offset };
     info.check().map_err(|fault| cursor.fault(fault))?;
@@ -215,34 +226,30 @@ pub(super) fn check_alignment(value: Option<Value<'_>>) -> Result<u64, Malformat
     }
 }
 
+/// Checks that `alignment` is a power of two of a sane size.
 pub(super) fn check_alignment_number(alignment: u64) -> Result<u64, Malformation> {
     let usable = alignment.is_power_of_two() && alignment <= MAX_ALIGNMENT;
     if usable { Ok(alignment) } else { Err(Malformation::Alignment { alignment }) }
 }
 
-/// Checks that every offset is the padded end of the tensor before; returns the padded size of the data section.
-fn check_offsets(tensors: &[TensorInfo], alignment: u64, data_offset: u64) -> Result<u64, Malformation> {
-    let mut expected = 0;
-    for info in tensors {
-        let (tensor, offset) = (|| info.name.clone(), info.offset);
-        if !offset.is_multiple_of(alignment) {
-            return Err(Malformation::OffsetUnaligned { tensor: tensor(), offset, alignment });
-        }
-        if offset < expected {
-            return Err(Malformation::OffsetOverlap { tensor: tensor(), offset, expected });
-        }
-        if offset > expected {
-            return Err(Malformation::OffsetGap { tensor: tensor(), offset, expected });
-        }
-        expected = padded_end(info, expected, alignment, data_offset)
-            .ok_or_else(|| Malformation::DataOverflow { tensor: tensor() })?;
+/// Checks that `info` begins at `expected`, the padded end of the tensor before it; returns its own padded end.
+fn check_offset(info: &TensorInfo, expected: u64, alignment: u64) -> Result<u64, Malformation> {
+    let (tensor, offset) = (|| info.name.clone(), info.offset);
+    if !offset.is_multiple_of(alignment) {
+        return Err(Malformation::OffsetUnaligned { tensor: tensor(), offset, alignment });
     }
-    Ok(expected)
+    if offset < expected {
+        return Err(Malformation::OffsetOverlap { tensor: tensor(), offset, expected });
+    }
+    if offset > expected {
+        return Err(Malformation::OffsetGap { tensor: tensor(), offset, expected });
+    }
+    padded_end(info, offset, alignment).ok_or_else(|| Malformation::DataOverflow { tensor: tensor() })
 }
 
 /// The padded end of `info` at `offset`, if that is a position which a file can have.
-pub(super) fn padded_end(info: &TensorInfo, offset: u64, alignment: u64, data_offset: u64) -> Option<u64> {
+pub(super) fn padded_end(info: &TensorInfo, offset: u64, alignment: u64) -> Option<u64> {
     let end = offset.checked_add(info.bytes())?.checked_next_multiple_of(alignment)?;
-    i64::try_from(end.checked_add(data_offset)?).ok()?;
+    i64::try_from(end).ok()?;
     Some(end)
 }

@@ -48,7 +48,7 @@ pub enum Malformation {
     },
     /// More tensors than the rest of the file could describe.
     #[error(
-        "the header declares {declared} tensors; the {remaining} bytes after it cannot describe that many"
+        "the header declares {declared} tensors; the {remaining} bytes after it cannot describe that many: the file is damaged or truncated"
     )]
     TensorCount {
         /// The number in the header.
@@ -58,7 +58,7 @@ pub enum Malformation {
     },
     /// More metadata entries than the rest of the file could hold.
     #[error(
-        "the header declares {declared} metadata entries; the {remaining} bytes after it cannot hold that many"
+        "the header declares {declared} metadata entries; the {remaining} bytes after it cannot hold that many: the file is damaged or truncated"
     )]
     EntryCount {
         /// The number in the header.
@@ -128,7 +128,7 @@ pub enum Malformation {
     },
     /// An array with more elements than llama.cpp reads, or than the rest of the file could hold.
     #[error(
-        "metadata key {key:?} declares an array of {declared} elements; the file has {remaining} bytes left and llama.cpp reads at most 2^30"
+        "metadata key {key:?} declares an array of {declared} elements; the file has {remaining} bytes left and llama.cpp reads at most 2^30: the file is damaged or truncated"
     )]
     ArrayLength {
         /// The key.
@@ -140,7 +140,7 @@ pub enum Malformation {
     },
     /// A string that is longer than llama.cpp reads, or than the rest of the file.
     #[error(
-        "{what} declares {declared} bytes of text; the file has {remaining} bytes left and llama.cpp reads at most 2^30"
+        "{what} declares {declared} bytes of text; the file has {remaining} bytes left and llama.cpp reads at most 2^30: the file is damaged or truncated"
     )]
     StringLength {
         /// The key, value or name.
@@ -182,12 +182,12 @@ pub enum Malformation {
     #[error(transparent)]
     Tensor(#[from] TensorError),
     /// An element type that cannot be used.
-    #[error("tensor {tensor:?}: {source}")]
+    #[error("tensor {tensor:?}: {fault}")]
     TensorType {
         /// The tensor.
         tensor: String,
         /// What is wrong with the type.
-        source: TypeError,
+        fault: TypeError,
     },
     /// Two tensors of one name.
     #[error("tensor {tensor:?} occurs twice")]

@@ -54,7 +54,7 @@ pub struct Tensor {
 
 impl Shard {
     fn open(path: &Path) -> Result<Self, GgufError> {
-        let open = |source| GgufError::Open { path: path.to_owned(), source };
+        let open = |error| GgufError::Open { path: path.to_owned(), error };
         // Asked by name and before opening: to open a pipe would wait for its writer.
         if !std::fs::metadata(path).map_err(open)?.is_file() {
             return Err(GgufError::NotAFile { path: path.to_owned() });
@@ -135,10 +135,10 @@ impl Model {
             return Err(GgufError::OutsideTensor { tensor: name(), bytes: 0, offset, len });
         };
         let position = tensor.file_offset.saturating_add(offset);
-        let got = shard.file.read_full_at(buf, position).map_err(|source| GgufError::Read {
+        let got = shard.file.read_full_at(buf, position).map_err(|error| GgufError::Read {
             path: shard.path.clone(),
             what: format!("tensor {:?}", tensor.info.name),
-            source,
+            error,
         })?;
         if got < buf.len() {
             return Err(GgufError::FileShrank {
@@ -188,7 +188,7 @@ fn open_shards(given: Shard, split: Split) -> Result<Vec<Shard>, GgufError> {
 
 fn open_sibling(path: &Path, index: u16, count: u16) -> Result<Shard, GgufError> {
     Shard::open(path).map_err(|error| match error {
-        GgufError::Open { path, source } if source.kind() == io::ErrorKind::NotFound => {
+        GgufError::Open { path, error } if error.kind() == io::ErrorKind::NotFound => {
             GgufError::Shards { path, fault: ShardFault::Missing { index, count } }
         }
         other => other,

@@ -8,7 +8,8 @@ use super::types::TensorType;
 pub struct TensorInfo {
     /// The name, at most 63 bytes, such as `blk.0.ffn_up_exps.weight`.
     pub name: String,
-    /// 1 to 4 dimensions, innermost first, as the file lists them: writers drop trailing ones.
+    /// 1 to 4 dimensions, innermost first, as the file lists them: llama.cpp's writer drops trailing ones. A scalar
+    /// that a file lists without dimensions has one of size 1.
     pub dims: Vec<u64>,
     /// The element type.
     pub ty: TensorType,

@@ -66,7 +66,7 @@ impl Layout {
             info.check()?;
             let info = TensorInfo { offset, ..info.clone() };
             encode_tensor(&info, &mut header);
-            offset = padded_end(&info, offset, alignment, 0)
+            offset = padded_end(&info, offset, alignment)
                 .ok_or_else(|| Malformation::DataOverflow { tensor: info.name.clone() })?;
             placed.push(info);
         }
@@ -146,7 +146,7 @@ pub fn write_model(
             return Err(GgufError::DataSize { tensor: info.name.clone(), expected, found });
         }
     }
-    let mut write = |bytes: &[u8]| out.write_all(bytes).map_err(|source| GgufError::Write { source });
+    let mut write = |bytes: &[u8]| out.write_all(bytes).map_err(|error| GgufError::Write { error });
     write(layout.header())?;
     for (index, (_, data)) in tensors.iter().enumerate() {
         write(data)?;

@@ -13,6 +13,7 @@ mod identity;
 mod keep;
 mod layout;
 mod names;
+mod pruned;
 
 pub use error::MoeError;
 pub use experts::{ExpertLayer, ExpertTensor, Experts, Groups, LayerKind};
@@ -23,6 +24,7 @@ pub use id_map::{IdMap, IdMapError};
 pub use identity::Identity;
 pub use keep::{KeepError, KeepLimit};
 pub use names::{Axis, Role, classify};
+pub use pruned::{FileShape, Kept, KeptError, Provenance, PrunedError, PrunedShape, ShardPolicy};
 
 #[cfg(test)]
 mod fixture;

@@ -23,12 +23,12 @@ pub struct Copier {
 #[derive(Debug, Error)]
 pub enum CopyError {
     /// The source gave an error.
-    #[error("reading at byte {at}: {source}")]
+    #[error("reading at byte {at}: {error}")]
     Read {
         /// Position in the source.
         at: u64,
         /// What the system says.
-        source: io::Error,
+        error: io::Error,
     },
     /// The source ends before the range does.
     #[error("the file ends at byte {at}")]
@@ -37,12 +37,12 @@ pub enum CopyError {
         at: u64,
     },
     /// The target gave an error.
-    #[error("writing at byte {at}: {source}")]
+    #[error("writing at byte {at}: {error}")]
     Write {
         /// Position in the target.
         at: u64,
         /// What the system says.
-        source: io::Error,
+        error: io::Error,
     },
     /// The caller asked to stop.
     #[error("stopped")]
@@ -127,12 +127,12 @@ impl Copier {
                 Ok(0) => return Err(CopyError::Ended { at: from_offset }),
                 Ok(n) => break n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-                Err(source) => return Err(CopyError::Read { at: from_offset, source }),
+                Err(error) => return Err(CopyError::Read { at: from_offset, error }),
             }
         };
         // `write_all_at` completes short writes.
         let written = to.write_all_at(&buffer[..n], to_offset);
-        written.map_err(|source| CopyError::Write { at: to_offset, source })?;
+        written.map_err(|error| CopyError::Write { at: to_offset, error })?;
         Ok(n as u64)
     }
 }

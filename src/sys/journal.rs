@@ -61,7 +61,7 @@ pub(super) struct Ready<'a> {
 /// Makes the files of a group in one folder visible. On failure everything is as it was before.
 pub(super) fn commit(folder: &Path, files: &[Ready<'_>], replace: bool) -> Result<(), FileError> {
     let Some(first) = files.first() else { return Ok(()) };
-    let failed = |source| FileError::Rename { path: first.target.to_owned(), source };
+    let failed = |error| FileError::Rename { path: first.target.to_owned(), error };
     let entries = files.iter().map(entry_of).collect::<io::Result<Vec<_>>>().map_err(failed)?;
     let (mut journal, journal_path) = partial::create(first.target, Kind::Journal).map_err(failed)?;
     let written = write(&mut journal, &entries).and_then(|()| sync_folder(&journal_path));
@@ -101,16 +101,16 @@ fn move_all(folder: &Path, files: &[Ready<'_>], entries: &[Entry], replace: bool
             Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(()),
             Err(error) => Err(error),
         }
-        .map_err(|source| FileError::Rename { path: file.target.to_owned(), source })?;
+        .map_err(|error| FileError::Rename { path: file.target.to_owned(), error })?;
     }
     for file in files.iter().rev() {
-        rename_new(file.hidden, file.target).map_err(|source| match source.kind() {
+        rename_new(file.hidden, file.target).map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FileError::Exists { path: file.target.to_owned() },
-            _ => FileError::Rename { path: file.target.to_owned(), source },
+            _ => FileError::Rename { path: file.target.to_owned(), error },
         })?;
     }
     sync_folder(files[0].target)
-        .map_err(|source| FileError::Rename { path: files[0].target.to_owned(), source })
+        .map_err(|error| FileError::Rename { path: files[0].target.to_owned(), error })
 }
 
 /// Puts back what the journal of a dead run lists.
@@ -169,7 +169,7 @@ fn decode(bytes: &[u8]) -> Option<Vec<Entry>> {
     let rest = bytes.strip_prefix(BEGIN)?.strip_prefix(b"\0")?.strip_suffix(END)?;
     let Some(rest) = rest.strip_suffix(b"\0") else { return rest.is_empty().then(Vec::new) };
     let fields: Vec<&[u8]> = rest.split(|&byte| byte == 0).collect();
-    if fields.len() % 3 != 0 {
+    if !fields.len().is_multiple_of(3) {
         return None;
     }
     fields.chunks_exact(3).map(|fields| decode_entry(fields[0], fields[1], fields[2])).collect()

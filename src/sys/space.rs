@@ -8,7 +8,9 @@ use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-/// Bytes that this process may still write to the file system that holds `path`.
+use super::FileError;
+
+/// Bytes that this process may still write to the file system that holds `path`; `u64::MAX` when it does not tell.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
     let path = CString::new(path.as_os_str().as_bytes())?;
     // SAFETY: `statvfs` is a plain C structure of integers, for which all zeros is a valid value.
@@ -23,10 +25,28 @@ pub fn free_bytes(path: &Path) -> io::Result<u64> {
             return Err(error);
         }
     }
+    if info.f_blocks == 0 {
+        return Ok(u64::MAX);
+    }
     // The widths of these fields differ between platforms.
     #[allow(clippy::useless_conversion)]
     let (blocks, block) = (u64::from(info.f_bavail), u64::from(info.f_frsize));
     Ok(blocks.saturating_mul(block))
+}
+
+/// Checks that files of these sizes can be written to `folder`; returns the bytes that are free there.
+pub fn check_room(folder: &Path, files: &[(&Path, u64)]) -> Result<u64, FileError> {
+    let Some(&(path, _)) = files.first() else { return Ok(u64::MAX) };
+    let limit = file_size_limit().unwrap_or(u64::MAX);
+    if let Some(&(path, needed)) = files.iter().find(|(_, bytes)| *bytes > limit) {
+        return Err(FileError::SizeLimit { path: path.to_owned(), needed, limit });
+    }
+    let needed = files.iter().fold(0_u64, |sum, (_, bytes)| sum.saturating_add(*bytes));
+    let free = free_bytes(folder).map_err(|error| FileError::Write { path: path.to_owned(), error })?;
+    if needed > free {
+        return Err(FileError::NoRoom { path: path.to_owned(), needed, free });
+    }
+    Ok(free)
 }
 
 /// The largest file that this process may write; `None` without such a limit.

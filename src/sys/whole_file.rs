@@ -36,12 +36,12 @@ pub enum FileError {
         folder: PathBuf,
     },
     /// The folder takes no new file.
-    #[error("cannot create a file in the folder {}: {source}", folder.display())]
+    #[error("cannot create a file in the folder {}: {error}", folder.display())]
     Create {
         /// The folder.
         folder: PathBuf,
         /// What the system says.
-        source: io::Error,
+        error: io::Error,
     },
     /// Less room than the file needs.
     #[error(
@@ -70,20 +70,20 @@ pub enum FileError {
         limit: u64,
     },
     /// Writing failed.
-    #[error("writing {} failed: {source}", path.display())]
+    #[error("writing {} failed: {error}", path.display())]
     Write {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        error: io::Error,
     },
     /// The finished file could not be given its name.
-    #[error("giving {} its name failed: {source}", path.display())]
+    #[error("giving {} its name failed: {error}", path.display())]
     Rename {
         /// The file.
         path: PathBuf,
         /// What the system says.
-        source: io::Error,
+        error: io::Error,
     },
     /// Files that are to become visible together lie in several folders.
     #[error("{} and {} lie in different folders and cannot become visible together", a.display(), b.display())]
@@ -120,14 +120,14 @@ pub fn check_target(path: &Path, replace: bool) -> Result<PathBuf, FileError> {
     match fs::symlink_metadata(&target) {
         Ok(found) if !found.is_file() => return Err(FileError::NotAFile { path: path.to_owned() }),
         Ok(_) if !replace => return Err(FileError::Exists { path: path.to_owned() }),
-        Err(source) if source.kind() != io::ErrorKind::NotFound => {
-            return Err(FileError::Write { path: path.to_owned(), source });
+        Err(error) if error.kind() != io::ErrorKind::NotFound => {
+            return Err(FileError::Write { path: path.to_owned(), error });
         }
         _ => {}
     }
     // The only sure way to learn whether a folder takes a file is to create one.
     let created = partial::create(&target, Kind::Partial).and_then(|(_file, hidden)| fs::remove_file(hidden));
-    created.map_err(|source| FileError::Create { folder, source })?;
+    created.map_err(|error| FileError::Create { folder, error })?;
     Ok(target)
 }
 
@@ -142,7 +142,7 @@ fn resolve(path: &Path) -> Result<PathBuf, FileError> {
             Err(_) => return Ok(target),
         }
     }
-    Err(FileError::Write { path: path.to_owned(), source: io::Error::from_raw_os_error(libc::ELOOP) })
+    Err(FileError::Write { path: path.to_owned(), error: io::Error::from_raw_os_error(libc::ELOOP) })
 }
 
 impl WholeFile {
@@ -154,7 +154,7 @@ impl WholeFile {
         let _ = remove_leftovers(&folder);
         let target = check_target(&target, replace)?;
         let (file, hidden) =
-            partial::create(&target, Kind::Partial).map_err(|source| FileError::Create { folder, source })?;
+            partial::create(&target, Kind::Partial).map_err(|error| FileError::Create { folder, error })?;
         Ok(Self { file, hidden, target, replace, visible: false })
     }
 
@@ -170,34 +170,34 @@ impl WholeFile {
 
     /// Gives the file its final length and takes the room for it; what is not written reads as zeros.
     pub fn reserve(&self, bytes: u64) -> Result<(), FileError> {
-        space::reserve(&self.file, bytes).map_err(|source| self.explain(source, bytes))
+        space::reserve(&self.file, bytes).map_err(|error| self.explain(error, bytes))
     }
 
-    fn explain(&self, source: io::Error, needed: u64) -> FileError {
+    fn explain(&self, error: io::Error, needed: u64) -> FileError {
         let path = self.target.clone();
-        match (source.raw_os_error(), space::file_size_limit()) {
+        match (error.raw_os_error(), space::file_size_limit()) {
             (Some(libc::EFBIG), Some(limit)) => FileError::SizeLimit { path, needed, limit },
             (Some(libc::ENOSPC), _) => match space::free_bytes(&folder_of(&path)) {
                 Ok(free) => FileError::NoRoom { path, needed, free },
-                Err(_) => FileError::Write { path, source },
+                Err(_) => FileError::Write { path, error },
             },
-            _ => FileError::Write { path, source },
+            _ => FileError::Write { path, error },
         }
     }
 
     /// Writes all of `bytes` at `offset`.
     pub fn write_all_at(&self, bytes: &[u8], offset: u64) -> Result<(), FileError> {
-        self.file.write_all_at(bytes, offset).map_err(|source| self.write_error(source))
+        self.file.write_all_at(bytes, offset).map_err(|error| self.write_error(error))
     }
 
     /// The error for a write to [`file`](Self::file) that failed.
-    pub fn write_error(&self, source: io::Error) -> FileError {
-        FileError::Write { path: self.target.clone(), source }
+    pub fn write_error(&self, error: io::Error) -> FileError {
+        FileError::Write { path: self.target.clone(), error }
     }
 
     /// Brings everything to the disk.
     pub fn sync(&self) -> Result<(), FileError> {
-        self.file.sync_all().map_err(|source| self.write_error(source))
+        self.file.sync_all().map_err(|error| self.write_error(error))
     }
 
     /// Brings everything to the disk, then makes the file visible in one step.
@@ -207,12 +207,12 @@ impl WholeFile {
             true => fs::rename(&self.hidden, &self.target),
             false => rename_new(&self.hidden, &self.target),
         };
-        renamed.map_err(|source| match source.kind() {
+        renamed.map_err(|error| match error.kind() {
             io::ErrorKind::AlreadyExists => FileError::Exists { path: self.target.clone() },
-            _ => FileError::Rename { path: self.target.clone(), source },
+            _ => FileError::Rename { path: self.target.clone(), error },
         })?;
         self.visible = true;
-        sync_folder(&self.target).map_err(|source| FileError::Rename { path: self.target.clone(), source })
+        sync_folder(&self.target).map_err(|error| FileError::Rename { path: self.target.clone(), error })
     }
 }
 
@@ -254,7 +254,7 @@ pub fn commit_all(mut files: Vec<WholeFile>) -> Result<(), FileError> {
 pub fn write_whole(path: &Path, bytes: &[u8], replace: bool) -> Result<(), FileError> {
     if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         let written = File::options().write(true).open(path).and_then(|mut file| file.write_all(bytes));
-        return written.map_err(|source| FileError::Write { path: path.to_owned(), source });
+        return written.map_err(|error| FileError::Write { path: path.to_owned(), error });
     }
     let file = WholeFile::create(path, replace)?;
     file.reserve(bytes.len() as u64)?;

@@ -67,6 +67,17 @@ fn a_layout_without_tensors_ends_after_its_padding() {
 }
 
 #[test]
+fn a_scalar_without_dimensions_gets_one() {
+    let bytes = tensor_file(&[tensor("s", &[], 0, 0), tensor("", &[2, 1], 0, 32)], 64);
+    let header = exercise::header(&bytes).unwrap();
+    assert_eq!((header.tensors[0].dims.as_slice(), header.tensors[0].bytes()), ([1].as_slice(), 4));
+    assert_eq!((header.tensors[1].name.as_str(), header.tensors[1].dims.as_slice()), ("", [2, 1].as_slice()));
+    let layout = Layout::new(&header.metadata, &header.tensors, 32, 3).unwrap();
+    let expected = tensor_file(&[tensor("s", &[1], 0, 0), tensor("", &[2, 1], 0, 32)], 0);
+    assert_eq!(layout.header(), expected);
+}
+
+#[test]
 fn layouts_that_no_reader_takes() {
     #[track_caller]
     fn refused(metadata: &Metadata, tensors: &[TensorInfo], alignment: u64, version: u32) -> Malformation {

@@ -39,15 +39,20 @@ fn a_name_that_is_not_utf8() {
 }
 
 #[test]
+fn a_run_of_zero_bytes_is_no_table() {
+    let bytes = [head(4, 0).as_slice(), &[0; 200]].concat();
+    let expected = Malformation::OffsetOverlap { tensor: String::new(), offset: 0, expected: 32 };
+    assert_eq!(fault(&bytes), expected);
+}
+
+#[test]
 fn duplicate_names() {
     let bytes = tensor_file(&[tensor("a", &[8], 0, 0), tensor("a", &[8], 0, 32)], 64);
     assert_eq!(fault(&bytes), Malformation::DuplicateTensor { tensor: "a".into() });
 }
 
 #[test]
-fn no_dimension_and_too_many() {
-    let bytes = tensor_file(&[tensor("a", &[], 0, 0)], 32);
-    assert_eq!(tensor_fault(&bytes), TensorError::DimensionCount { tensor: "a".into(), dims: 0 });
+fn too_many_dimensions() {
     let bytes = tensor_file(&[tensor("a", &[1; 5], 0, 0)], 32);
     assert_eq!(tensor_fault(&bytes), TensorError::DimensionCount { tensor: "a".into(), dims: 5 });
     let mut bytes = head(1, 0);
@@ -90,8 +95,8 @@ fn a_row_of_partial_blocks() {
 fn an_element_type_that_is_unknown() {
     for id in [44, 1000, u32::MAX] {
         let bytes = tensor_file(&[tensor("a", &[256], id, 0)], 1024);
-        let source = TypeError::Unknown { id };
-        assert_eq!(fault(&bytes), Malformation::TensorType { tensor: "a".into(), source });
+        let fault_of_type = TypeError::Unknown { id };
+        assert_eq!(fault(&bytes), Malformation::TensorType { tensor: "a".into(), fault: fault_of_type });
     }
 }
 
@@ -109,8 +114,8 @@ fn an_element_type_that_was_dropped() {
     ];
     for (id, name) in names {
         let bytes = tensor_file(&[tensor("a", &[256], id, 0)], 1024);
-        let source = TypeError::Retired { id, name };
-        assert_eq!(fault(&bytes), Malformation::TensorType { tensor: "a".into(), source });
+        let fault_of_type = TypeError::Retired { id, name };
+        assert_eq!(fault(&bytes), Malformation::TensorType { tensor: "a".into(), fault: fault_of_type });
     }
 }
 

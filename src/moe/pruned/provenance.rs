@@ -1,0 +1,67 @@
+//! Where a pruned file comes from.
+
+use crate::gguf::{Metadata, Model};
+use crate::moe::Identity;
+
+const VERSION_KEY: &str = "moeslice.version";
+const SOURCE_KEY: &str = "moeslice.source_fingerprint";
+const ORIGINAL_KEY: &str = "moeslice.original_fingerprint";
+const SCORE_KEY: &str = "moeslice.score";
+const TARGET_KEY: &str = "moeslice.target";
+const CORPORA_KEY: &str = "moeslice.corpora";
+
+/// What a pruned file tells of its making, as the metadata `moeslice.*`. The id map goes with it.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct Provenance {
+    /// Version of moeslice: `moeslice.version`.
+    pub version: String,
+    /// Fingerprint of the file that was cut: `moeslice.source_fingerprint`.
+    pub source_fingerprint: String,
+    /// Fingerprint of the file that was never cut: `moeslice.original_fingerprint`.
+    pub original_fingerprint: String,
+    /// How experts were ranked, such as `frequency`: `moeslice.score`.
+    pub score: String,
+    /// What was asked for, such as `75%`: `moeslice.target`.
+    pub target: String,
+    /// The corpora that were profiled, each with its hash: `moeslice.corpora`.
+    pub corpora: Vec<String>,
+}
+
+impl Provenance {
+    /// The provenance of a cut of `model` by this version. A file that was cut before hands on its origin.
+    pub fn new(model: &Model, identity: &Identity, score: &str, target: &str, corpora: Vec<String>) -> Self {
+        let origin = model.metadata().get(ORIGINAL_KEY).and_then(|value| value.as_str().map(str::to_owned));
+        Self {
+            version: env!("CARGO_PKG_VERSION").to_owned(),
+            source_fingerprint: identity.fingerprint.clone(),
+            original_fingerprint: origin.unwrap_or_else(|| identity.fingerprint.clone()),
+            score: score.to_owned(),
+            target: target.to_owned(),
+            corpora,
+        }
+    }
+
+    /// What a file says of its own making; `None` for one that was not written by moeslice, or was edited since.
+    pub fn read(metadata: &Metadata) -> Option<Self> {
+        let text = |key: &str| metadata.get(key)?.as_str().map(str::to_owned);
+        let corpora = metadata.get(CORPORA_KEY)?.as_array()?;
+        Some(Self {
+            version: text(VERSION_KEY)?,
+            source_fingerprint: text(SOURCE_KEY)?,
+            original_fingerprint: text(ORIGINAL_KEY)?,
+            score: text(SCORE_KEY)?,
+            target: text(TARGET_KEY)?,
+            corpora: corpora.iter().map(|value| value.as_str().map(str::to_owned)).collect::<Option<_>>()?,
+        })
+    }
+
+    /// Writes it into a file's metadata in place of what they hold.
+    pub(super) fn write_into(&self, metadata: &mut Metadata) {
+        metadata.set(VERSION_KEY, self.version.as_str());
+        metadata.set(SOURCE_KEY, self.source_fingerprint.as_str());
+        metadata.set(ORIGINAL_KEY, self.original_fingerprint.as_str());
+        metadata.set(SCORE_KEY, self.score.as_str());
+        metadata.set(TARGET_KEY, self.target.as_str());
+        metadata.set(CORPORA_KEY, self.corpora.clone());
+    }
+}

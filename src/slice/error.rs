@@ -1,0 +1,82 @@
+use std::path::PathBuf;
+
+use thiserror::Error;
+
+use crate::gguf::GgufError;
+use crate::moe::PrunedError;
+use crate::sys::FileError;
+
+/// Why a model was not cut.
+#[derive(Debug, Error)]
+pub enum SliceError {
+    /// The choice of experts or of shards is not possible.
+    #[error("{}", within(path, error))]
+    Shape {
+        /// The model.
+        path: PathBuf,
+        /// What is wrong.
+        error: PrunedError,
+    },
+    /// The model could not be read.
+    #[error(transparent)]
+    Model(#[from] GgufError),
+    /// An output could not be written.
+    #[error(transparent)]
+    File(FileError),
+    /// An output is a file of the model.
+    #[error(
+        "{} is {}, a file of the model itself: choose another output",
+        output.display(), input.display()
+    )]
+    SameFile {
+        /// The output.
+        output: PathBuf,
+        /// The file of the model.
+        input: PathBuf,
+    },
+    /// The output has no name.
+    #[error("{} names no file: give the output a name", output.display())]
+    NoName {
+        /// The output.
+        output: PathBuf,
+    },
+    /// The model was written to while it was read.
+    #[error("{}: was changed while it was read, nothing was written: try again when it is complete", path.display())]
+    SourceChanged {
+        /// The file.
+        path: PathBuf,
+    },
+    /// A table of expert ids names an expert that does not exist.
+    #[error("{}: {tensor} sends token {token} to expert {id} of {n_expert}: the model is damaged", path.display())]
+    HashTable {
+        /// The file.
+        path: PathBuf,
+        /// The table.
+        tensor: String,
+        /// The token.
+        token: u64,
+        /// The id in the table.
+        id: i32,
+        /// Experts of the layer.
+        n_expert: u32,
+    },
+    /// What was written does not read back as it should.
+    #[error("{}: reads back other than it was written: the disk or its driver is at fault", path.display())]
+    ReadBack {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Stopped by the caller.
+    #[error("interrupted, nothing was written")]
+    Interrupted,
+}
+
+/// Names the model, unless the message does so itself.
+fn within(path: &std::path::Path, error: &PrunedError) -> String {
+    match error {
+        PrunedError::Kept(_) | PrunedError::TooManyShards { .. } | PrunedError::TooManyTensors { .. } => {
+            format!("{}: {error}", path.display())
+        }
+        PrunedError::Ids(_) | PrunedError::Layout(_) => error.to_string(),
+    }
+}

@@ -1,0 +1,170 @@
+//! A GGUF file and a choice of experts → a pruned GGUF file.
+//!
+//! [`prune`] moves raw bytes: no value is dequantised and no tensor is held in memory whole. What it writes becomes
+//! visible whole or not at all. [`verify`] compares a pruned model with the one that it was cut from, byte by byte.
+
+mod copy;
+mod error;
+mod hash_table;
+mod output;
+mod runs;
+mod verify;
+
+use std::path::{Path, PathBuf};
+use std::sync::atomic::AtomicBool;
+
+use crate::gguf::{Header, Model};
+use crate::moe::{Experts, FileShape, IdMap, Kept, Provenance, PrunedShape, ShardPolicy};
+use crate::sys::{self, FileError, WholeFile, commit_all};
+
+pub use error::SliceError;
+pub use output::output_paths;
+pub use verify::{Difference, Differences, Verified, VerifyError, Where, kept_of, verify};
+
+/// Called with the bytes done and the bytes to do.
+pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+
+/// What to cut.
+#[derive(Clone, Debug)]
+pub struct Cut<'a> {
+    /// The model.
+    pub model: &'a Model,
+    /// Its experts.
+    pub experts: &'a Experts,
+    /// The experts that stay, by layer, in the ids of the file, ascending.
+    pub keep: &'a Kept,
+    /// What the pruned file tells of its making.
+    pub provenance: Provenance,
+}
+
+/// How to write it.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Options<'a> {
+    /// Replace existing files.
+    pub force: bool,
+    /// Into which files.
+    pub shards: ShardPolicy,
+    /// Once set, the work stops and leaves nothing behind.
+    pub interrupt: Option<&'a AtomicBool>,
+}
+
+/// What would be written.
+#[derive(Clone, Debug)]
+pub struct Outputs {
+    /// The files with their sizes in bytes, in order; the first is the one to open.
+    pub files: Vec<(PathBuf, u64)>,
+    /// Bytes that are free where they go; `u64::MAX` when the file system does not tell.
+    pub free: u64,
+    /// Files of killed runs that lay in the folder and were removed.
+    pub leftovers: sys::Leftovers,
+    shapes: Vec<FileShape>,
+    ids: IdMap,
+}
+
+impl Outputs {
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+/// What was written.
+#[derive(Clone, Debug)]
+pub struct Written {
+    /// The files with their sizes in bytes, in order; the first is the one to open.
+    pub files: Vec<(PathBuf, u64)>,
+    /// The original ids of the experts that stayed.
+    pub ids: IdMap,
+}
+
+impl Written {
+    /// Bytes of all files.
+    pub fn bytes(&self) -> u64 {
+        self.files.iter().map(|(_, bytes)| bytes).sum()
+    }
+}
+
+/// Checks everything that can be known before the long work, and says what would be written.
+///
+/// The choice of experts is possible; no output is a file of the model, by whatever name; no output exists, unless it
+/// may be replaced; the folder takes files; there is room. What killed runs left in the folder is removed.
+pub fn check(cut: &Cut<'_>, output: &Path, options: &Options<'_>) -> Result<Outputs, SliceError> {
+    let impossible = |error| SliceError::Shape { path: cut.model.path().to_owned(), error };
+    let shape = PrunedShape::new(cut.model, cut.experts, cut.keep, &cut.provenance).map_err(impossible)?;
+    let shapes = shape.files(options.shards).map_err(impossible)?;
+    let paths = output_paths(output, shapes.len())?;
+    for path in &paths {
+        output::check_not_source(path, cut.model)?;
+    }
+    let folder = output::folder(&paths)?;
+    // A folder that cannot be listed may take files all the same.
+    let leftovers = sys::remove_leftovers(&folder).unwrap_or_default();
+    for path in &paths {
+        sys::check_target(path, options.force)?;
+    }
+    let files: Vec<_> =
+        paths.into_iter().zip(&shapes).map(|(path, shape)| (path, shape.layout.file_bytes())).collect();
+    let sizes: Vec<_> = files.iter().map(|(path, bytes)| (path.as_path(), *bytes)).collect();
+    let free = sys::check_room(&folder, &sizes)?;
+    Ok(Outputs { files, free, leftovers, shapes, ids: shape.ids })
+}
+
+/// Writes the pruned model to `output`, or to shards named after it; [`check`] is part of it.
+///
+/// On any error, the outputs are as they were before.
+pub fn prune(
+    cut: &Cut<'_>,
+    output: &Path,
+    options: &Options<'_>,
+    progress: Progress<'_>,
+) -> Result<Written, SliceError> {
+    let Outputs { files, shapes, ids, .. } = check(cut, output, options)?;
+    let before = output::states(cut.model)?;
+    let mut outputs = Vec::with_capacity(files.len());
+    for (path, bytes) in &files {
+        let file = WholeFile::create(path, options.force)?;
+        file.reserve(*bytes)?;
+        outputs.push(file);
+    }
+    let mut writer = copy::Writer::new(cut, options.interrupt, &shapes, progress);
+    for (file, shape) in outputs.iter().zip(&shapes) {
+        writer.write(file, shape)?;
+    }
+    for (file, shape) in outputs.iter().zip(&shapes) {
+        file.sync()?;
+        check_written(file, shape)?;
+    }
+    output::check_unchanged(cut.model, &before)?;
+    copy::check_interrupt(options.interrupt)?;
+    commit_all(outputs)?;
+    reopen(&files)?;
+    Ok(Written { files, ids })
+}
+
+/// Reads back what was written, before it becomes visible.
+fn check_written(file: &WholeFile, shape: &FileShape) -> Result<(), SliceError> {
+    let header = Header::parse(file.file(), file.target())?;
+    header.check_data(file.file(), file.target())?;
+    let size = file.file().metadata().map_err(|source| file.write_error(source))?.len();
+    let layout = &shape.layout;
+    let same = size == layout.file_bytes()
+        && header.data_offset == layout.data_offset()
+        && header.metadata == shape.metadata
+        && header.tensors == layout.tensors();
+    if same { Ok(()) } else { Err(SliceError::ReadBack { path: file.target().to_owned() }) }
+}
+
+/// Opens the finished model as everybody else would.
+fn reopen(files: &[(PathBuf, u64)]) -> Result<(), SliceError> {
+    let Some((first, _)) = files.first() else { return Ok(()) };
+    let model = Model::open(first)?;
+    let sizes: Vec<u64> = model.shards().iter().map(|shard| shard.size).collect();
+    let same = sizes.iter().eq(files.iter().map(|(_, bytes)| bytes));
+    if same { Ok(()) } else { Err(SliceError::ReadBack { path: first.clone() }) }
+}
+
+impl From<FileError> for SliceError {
+    fn from(error: FileError) -> Self {
+        Self::File(error)
+    }
+}

@@ -1,0 +1,227 @@
+//! The bytes of tensors.
+
+use super::super::hash_table::Remap;
+use super::super::{Progress, runs};
+use super::VerifyError;
+use super::difference::{Collector, Where};
+use crate::gguf::{GgufError, Model, ReadAt, Tensor};
+use crate::moe::{ExpertLayer, ExpertTensor, Experts, Kept, PrunedShape};
+
+/// Bytes that are read of each model at once.
+const CHUNK: usize = 4 << 20;
+
+/// Reads both models side by side, each once.
+pub(super) struct Comparison<'a> {
+    base: &'a Model,
+    pruned: &'a Model,
+    kinds: Vec<Kind<'a>>,
+    direct: bool,
+    chunk_of_base: Vec<u8>,
+    chunk_of_pruned: Vec<u8>,
+    tensors: u64,
+    slabs: u64,
+    done: u64,
+    total: u64,
+    progress: Progress<'a>,
+}
+
+/// How the data of a tensor of the base compare with those of the pruned model.
+#[derive(Clone, Copy)]
+enum Kind<'a> {
+    Whole,
+    Slabs { tensor: &'a ExpertTensor, kept: &'a [u32] },
+    Table { layer: &'a ExpertLayer, kept: &'a [u32] },
+}
+
+impl<'a> Comparison<'a> {
+    pub(super) fn new(
+        base: &'a Model,
+        pruned: &'a Model,
+        experts: &'a Experts,
+        kept: &'a Kept,
+        direct: bool,
+        progress: Progress<'a>,
+    ) -> Self {
+        let mut kinds = vec![Kind::Whole; base.tensors().len()];
+        for layer in &experts.layers {
+            let kept = kept.get(&layer.layer).map(Vec::as_slice).unwrap_or_default();
+            for tensor in &layer.tensors {
+                kinds[tensor.index] = Kind::Slabs { tensor, kept };
+            }
+            if let Some(index) = layer.hash_table {
+                kinds[index] = Kind::Table { layer, kept };
+            }
+        }
+        let total = pruned.tensors().iter().map(|tensor| tensor.info.bytes()).sum();
+        Self {
+            base,
+            pruned,
+            kinds,
+            direct,
+            chunk_of_base: vec![0; CHUNK],
+            chunk_of_pruned: vec![0; CHUNK],
+            tensors: 0,
+            slabs: 0,
+            done: 0,
+            total,
+            progress,
+        }
+    }
+
+    /// Tensors, experts of tensors, and bytes that were compared.
+    pub(super) fn counts(&self) -> (u64, u64, u64) {
+        (self.tensors, self.slabs, self.done)
+    }
+
+    /// Compares every tensor that has the shape that it should.
+    pub(super) fn run(&mut self, shape: &PrunedShape, found: &mut Collector) -> Result<(), VerifyError> {
+        let (base, pruned) = (self.base, self.pruned);
+        for (index, (of_base, expected)) in base.tensors().iter().zip(&shape.tensors).enumerate() {
+            let Some(of_pruned) = pruned.tensor(&expected.name) else { continue };
+            if of_pruned.info.ty != expected.ty || of_pruned.info.dims != expected.dims {
+                continue;
+            }
+            self.tensors += 1;
+            match self.kinds[index] {
+                Kind::Whole => self.compare_whole(of_base, of_pruned, found)?,
+                Kind::Slabs { tensor, kept } => {
+                    self.compare_slabs(of_base, of_pruned, tensor.slab_bytes, kept, found)?;
+                }
+                Kind::Table { layer, kept } => self.compare_table(of_base, of_pruned, layer, kept, found)?,
+            }
+            self.check_padding(of_pruned, found)?;
+        }
+        Ok(())
+    }
+
+    /// Reads `len` bytes of both tensors and tells whether they are the same.
+    fn same(&mut self, a: (&Tensor, u64), b: (&Tensor, u64), len: usize) -> Result<bool, GgufError> {
+        let (chunk_a, chunk_b) = (&mut self.chunk_of_base[..len], &mut self.chunk_of_pruned[..len]);
+        self.base.read_exact_at(a.0, a.1, chunk_a)?;
+        self.pruned.read_exact_at(b.0, b.1, chunk_b)?;
+        self.done += len as u64;
+        (self.progress)(self.done, self.total);
+        Ok(chunk_a == chunk_b)
+    }
+
+    /// Position within the chunks of the first byte that differs, from `start` on.
+    fn first_difference(&self, start: usize, end: usize) -> Option<usize> {
+        let pairs = self.chunk_of_base[start..end].iter().zip(&self.chunk_of_pruned[start..end]);
+        pairs.into_iter().position(|(a, b)| a != b).map(|at| start + at)
+    }
+
+    fn compare_whole(&mut self, a: &Tensor, b: &Tensor, found: &mut Collector) -> Result<(), VerifyError> {
+        let (bytes, mut at, mut differs) = (b.info.bytes(), 0, false);
+        while at < bytes {
+            let len = chunk_len(bytes - at);
+            if !self.same((a, at), (b, at), len)? && !differs {
+                differs = true;
+                let byte = at + self.first_difference(0, len).unwrap_or(0) as u64;
+                found.add(Where::Byte { tensor: a.info.name.clone(), byte }, DIFFERS);
+            }
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    fn compare_slabs(
+        &mut self,
+        a: &Tensor,
+        b: &Tensor,
+        slab_bytes: u64,
+        kept: &[u32],
+        found: &mut Collector,
+    ) -> Result<(), VerifyError> {
+        self.slabs += kept.len() as u64;
+        // The last expert of the pruned model that was found to differ: each counts once.
+        let mut last = None;
+        let mut at = 0;
+        for run in runs::of_experts(kept, slab_bytes) {
+            let mut from = run.start;
+            while from < run.end {
+                let len = chunk_len(run.end - from);
+                if !self.same((a, from), (b, at), len)? {
+                    let mut start = 0;
+                    while let Some(differs) = self.first_difference(start, len) {
+                        let position = at + differs as u64;
+                        let (slab, byte) = (position / slab_bytes, position % slab_bytes);
+                        if last != Some(slab) {
+                            last = Some(slab);
+                            // Positions lie within the kept experts.
+                            let (expert, pruned_expert) = (kept[slab as usize], slab as u32);
+                            let tensor = a.info.name.clone();
+                            found.add(Where::Slab { tensor, expert, pruned_expert, byte }, DIFFERS);
+                        }
+                        let rest_of_slab = slab_bytes - byte;
+                        start = differs.saturating_add(usize::try_from(rest_of_slab).unwrap_or(len)).min(len);
+                    }
+                }
+                from += len as u64;
+                at += len as u64;
+            }
+        }
+        Ok(())
+    }
+
+    fn compare_table(
+        &mut self,
+        a: &Tensor,
+        b: &Tensor,
+        layer: &ExpertLayer,
+        kept: &[u32],
+        found: &mut Collector,
+    ) -> Result<(), VerifyError> {
+        let remap = Remap::new(kept, layer.n_expert);
+        let row_bytes = 4 * layer.n_used as usize;
+        let chunk = (CHUNK / row_bytes).max(1) * row_bytes;
+        let (bytes, mut at) = (b.info.bytes(), 0);
+        while at < bytes {
+            let len = chunk.min(chunk_len(bytes - at));
+            self.same((a, at), (b, at), len)?;
+            let rows = self.chunk_of_base[..len].chunks_exact_mut(row_bytes);
+            for (row, (before, after)) in rows.zip(self.chunk_of_pruned.chunks_exact(row_bytes)).enumerate() {
+                if !remap.is_true(before, after, self.direct) {
+                    let token = (at / row_bytes as u64) + row as u64;
+                    let place = Where::Token { tensor: a.info.name.clone(), token };
+                    found.add(place, "goes to other experts than the cut sends it to");
+                }
+            }
+            at += len as u64;
+        }
+        Ok(())
+    }
+
+    fn check_padding(&self, tensor: &Tensor, found: &mut Collector) -> Result<(), VerifyError> {
+        let shard = &self.pruned.shards()[tensor.shard];
+        let end = tensor.file_offset.saturating_add(tensor.info.bytes());
+        // Alignments are u32.
+        let padding = end.div_ceil(shard.header.alignment) * shard.header.alignment - end;
+        let mut left = padding;
+        let mut chunk = [0; 4096];
+        while left > 0 {
+            let part = &mut chunk[..left.min(4096) as usize];
+            let got =
+                shard.file.read_full_at(part, end + padding - left).map_err(|error| GgufError::Read {
+                    path: shard.path.clone(),
+                    what: format!("padding after tensor {:?}", tensor.info.name),
+                    error,
+                })?;
+            if part[..got].iter().any(|&byte| byte != 0) {
+                found.add(Where::Padding { tensor: tensor.info.name.clone() }, "is not zero");
+                break;
+            }
+            if got < part.len() {
+                // A file that ends before its last padding: its size says so.
+                break;
+            }
+            left -= got as u64;
+        }
+        Ok(())
+    }
+}
+
+const DIFFERS: &str = "differs from the base";
+
+fn chunk_len(left: u64) -> usize {
+    usize::try_from(left).map_or(CHUNK, |left| left.min(CHUNK))
+}

@@ -1,0 +1,241 @@
+//! Random models with the tensors of real architectures.
+
+use std::collections::BTreeMap;
+use std::fs::File;
+use std::io::Write;
+use std::path::{Path, PathBuf};
+
+use moeslice::gguf::{Layout, Metadata, Model, OwnedValue, TensorInfo, TensorType, declared_alignment};
+use moeslice::moe::{Experts, Identity, Kept, Provenance};
+use moeslice::slice::{Cut, Options, SliceError, Written, prune};
+
+/// A random number generator that gives the same numbers everywhere.
+pub struct Random(pub u64);
+
+impl Random {
+    pub fn next(&mut self) -> u64 {
+        // SplitMix64.
+        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
+        let mut z = self.0;
+        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
+        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
+        z ^ (z >> 31)
+    }
+
+    pub fn below(&mut self, n: u64) -> u64 {
+        self.next() % n
+    }
+
+    pub fn bytes(&mut self, n: usize) -> Vec<u8> {
+        let mut bytes: Vec<u8> = (0..n.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).collect();
+        bytes.truncate(n);
+        bytes
+    }
+
+    /// `k` different numbers below `n`, ascending.
+    pub fn choose(&mut self, k: u32, n: u32) -> Vec<u32> {
+        let mut all: Vec<u32> = (0..n).collect();
+        for i in 0..k as usize {
+            let j = i + self.below((n as usize - i) as u64) as usize;
+            all.swap(i, j);
+        }
+        all.truncate(k as usize);
+        all.sort_unstable();
+        all
+    }
+}
+
+/// A model in memory.
+#[derive(Clone, Debug)]
+pub struct Sample {
+    pub architecture: &'static str,
+    pub metadata: Metadata,
+    pub tensors: Vec<(TensorInfo, Vec<u8>)>,
+    pub n_expert: u32,
+    seed: u64,
+}
+
+/// What a layer of experts has beside router, gate, up and down.
+#[derive(Clone, Copy, Debug, Default)]
+pub struct Extras {
+    pub fused: bool,
+    pub no_gate: bool,
+    pub biases: bool,
+    pub selection_bias: bool,
+    pub scales: bool,
+    pub shared: bool,
+}
+
+pub const N_EMBD: u64 = 256;
+pub const N_FF: u64 = 256;
+pub const N_VOCAB: u64 = 40;
+
+impl Sample {
+    pub fn new(architecture: &'static str, n_layer: u32, n_expert: u32, n_used: u32, seed: u64) -> Self {
+        let mut metadata = Metadata::new();
+        metadata.set("general.architecture", architecture);
+        metadata.set("general.name", "a random model");
+        let mut sample = Self { architecture, metadata, tensors: Vec::new(), n_expert, seed };
+        sample.key("block_count", n_layer);
+        sample.key("expert_count", n_expert);
+        sample.key("expert_used_count", n_used);
+        sample
+            .metadata
+            .set("tokenizer.ggml.tokens", (0..N_VOCAB).map(|i| format!("t{i}")).collect::<Vec<_>>());
+        sample.tensor("token_embd.weight", &[N_EMBD, N_VOCAB], TensorType::Q8_0);
+        sample
+    }
+
+    /// Layers of the plain kind, all with experts.
+    pub fn plain(n_layer: u32, n_expert: u32, n_used: u32) -> Self {
+        let mut sample = Self::new("qwen3moe", n_layer, n_expert, n_used, 7);
+        for layer in 0..n_layer {
+            sample.layer(layer, n_expert, TensorType::Q8_0, Extras::default());
+        }
+        sample.tensor("output_norm.weight", &[N_EMBD], TensorType::F32);
+        sample
+    }
+
+    pub fn key(&mut self, key: &str, value: impl Into<OwnedValue>) -> &mut Self {
+        self.metadata.set(&format!("{}.{key}", self.architecture), value);
+        self
+    }
+
+    pub fn tensor(&mut self, name: &str, dims: &[u64], ty: TensorType) -> &mut Self {
+        let info = TensorInfo::new(name, dims.to_vec(), ty).unwrap();
+        let data = Random(self.seed ^ (self.tensors.len() as u64) << 32).bytes(info.bytes() as usize);
+        self.tensors.push((info, data));
+        self
+    }
+
+    pub fn layer(&mut self, layer: u32, n_expert: u32, ty: TensorType, extras: Extras) -> &mut Self {
+        let n = u64::from(n_expert);
+        let mut add = |name: &str, dims: &[u64], ty| {
+            self.tensor(&format!("blk.{layer}.{name}"), dims, ty);
+        };
+        add("attn_norm.weight", &[N_EMBD], TensorType::F32);
+        // As large as there are experts, and none of their business.
+        add("attn_sinks.weight", &[n], TensorType::F32);
+        add("ffn_gate_inp.weight", &[N_EMBD, n], TensorType::F32);
+        if extras.fused {
+            add("ffn_gate_up_exps.weight", &[N_EMBD, 2 * N_FF, n], ty);
+        } else {
+            if !extras.no_gate {
+                add("ffn_gate_exps.weight", &[N_EMBD, N_FF, n], ty);
+            }
+            add("ffn_up_exps.weight", &[N_EMBD, N_FF, n], ty);
+        }
+        add("ffn_down_exps.weight", &[N_FF, N_EMBD, n], ty);
+        if extras.biases {
+            add("ffn_gate_inp.bias", &[n], TensorType::F32);
+            add("ffn_gate_exps.bias", &[N_FF, n], TensorType::F32);
+            add("ffn_up_exps.bias", &[N_FF, n], TensorType::F32);
+            add("ffn_down_exps.bias", &[N_EMBD, n], TensorType::F32);
+        }
+        if extras.selection_bias {
+            add("exp_probs_b.bias", &[n], TensorType::F32);
+        }
+        if extras.scales {
+            for part in ["gate", "up", "down"] {
+                add(&format!("ffn_{part}_exps.scale"), &[n], TensorType::F32);
+                add(&format!("ffn_{part}_exps.input_scale"), &[n], TensorType::F32);
+            }
+        }
+        if extras.shared {
+            add("ffn_gate_inp_shexp.weight", &[N_EMBD], TensorType::F32);
+            add("ffn_up_shexp.weight", &[N_EMBD, n], ty);
+        }
+        self
+    }
+
+    /// A layer that looks its experts up by the token.
+    pub fn hash_layer(&mut self, layer: u32, n_used: u32) -> &mut Self {
+        let n_expert = self.n_expert;
+        self.layer(layer, n_expert, TensorType::Q8_0, Extras::default());
+        let dims = vec![u64::from(n_used), N_VOCAB];
+        let name = format!("blk.{layer}.ffn_gate_tid2eid.weight");
+        let info = TensorInfo::new(name, dims, TensorType::I32).unwrap();
+        let mut random = Random(99);
+        let mut row = || {
+            let mut ids = random.choose(n_used, n_expert);
+            // In no order.
+            ids.rotate_left(random.below(u64::from(n_used)) as usize);
+            ids
+        };
+        let data = (0..N_VOCAB).flat_map(|_| row()).flat_map(u32::to_le_bytes).collect();
+        self.tensors.push((info, data));
+        self
+    }
+
+    pub fn write(&self, path: &Path) -> Model {
+        write_file(path, &self.metadata, &self.tensors);
+        Model::open(path).unwrap()
+    }
+}
+
+fn write_file(path: &Path, metadata: &Metadata, tensors: &[(TensorInfo, Vec<u8>)]) {
+    let infos: Vec<_> = tensors.iter().map(|(info, _)| info.clone()).collect();
+    let layout = Layout::new(metadata, &infos, declared_alignment(metadata).unwrap(), 3).unwrap();
+    let mut file = File::create(path).unwrap();
+    file.write_all(layout.header()).unwrap();
+    for (index, (_, data)) in tensors.iter().enumerate() {
+        file.write_all(data).unwrap();
+        file.write_all(&vec![0; layout.padding_after(index) as usize]).unwrap();
+    }
+}
+
+/// A model, its experts, and what a cut of it says of itself.
+pub struct Source {
+    pub model: Model,
+    pub experts: Experts,
+    pub provenance: Provenance,
+}
+
+impl Source {
+    pub fn of(model: Model) -> Self {
+        let experts = Experts::read(&model).unwrap();
+        let identity = Identity::of(&model, &experts).unwrap();
+        let corpora = vec!["dev sha256:00".to_owned()];
+        let provenance = Provenance::new(&model, &identity, "frequency", "75%", corpora);
+        Self { model, experts, provenance }
+    }
+
+    pub fn open(path: &Path) -> Self {
+        Self::of(Model::open(path).unwrap())
+    }
+
+    pub fn cut<'a>(&'a self, keep: &'a Kept) -> Cut<'a> {
+        Cut { model: &self.model, experts: &self.experts, keep, provenance: self.provenance.clone() }
+    }
+
+    pub fn prune(&self, keep: &Kept, output: &Path, options: &Options<'_>) -> Result<Written, SliceError> {
+        prune(&self.cut(keep), output, options, &mut |_, _| {})
+    }
+
+    /// A random choice of `k` experts of each layer, or of all where a layer has fewer.
+    pub fn random_keep(&self, k: u32, random: &mut Random) -> Kept {
+        let choose = |random: &mut Random, n: u32| random.choose(k.min(n), n);
+        self.experts.layers.iter().map(|layer| (layer.layer, choose(random, layer.n_expert))).collect()
+    }
+
+    pub fn keep_all(&self) -> Kept {
+        self.experts.layers.iter().map(|layer| (layer.layer, (0..layer.n_expert).collect())).collect()
+    }
+}
+
+/// The names in a folder, hidden ones included.
+pub fn names(folder: &Path) -> Vec<String> {
+    let entries = std::fs::read_dir(folder).unwrap();
+    let mut names: Vec<_> = entries.map(|entry| entry.unwrap().file_name().into_string().unwrap()).collect();
+    names.sort();
+    names
+}
+
+/// All files of a folder with their content.
+pub fn contents(folder: &Path) -> BTreeMap<PathBuf, Vec<u8>> {
+    names(folder)
+        .into_iter()
+        .map(|name| folder.join(name))
+        .map(|path| (path.clone(), std::fs::read(path).unwrap()))
+        .collect()
+}
