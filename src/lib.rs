@@ -7,6 +7,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod cli;
+pub mod evaluate;
 pub mod gguf;
 mod json;
 #[cfg(feature = "llama")]

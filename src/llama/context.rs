@@ -62,6 +62,7 @@ pub struct Context<'m> {
     watch: Box<UnsafeCell<Watch>>,
     n_batch: usize,
     n_vocab: usize,
+    n_embd: usize,
     interrupt: Option<&'static AtomicBool>,
     _model: PhantomData<&'m Model>,
 }
@@ -110,6 +111,7 @@ impl<'m> Context<'m> {
             watch,
             n_batch: options.n_batch as usize,
             n_vocab: model.vocab().len(),
+            n_embd: model.n_embd_out(),
             interrupt: options.interrupt,
             _model: PhantomData,
         })
@@ -189,6 +191,17 @@ impl<'m> Context<'m> {
         let row = unsafe { ffi::llama_get_logits_ith(self.raw.as_ptr(), i32::try_from(index).ok()?) };
         // SAFETY: a row has as many floats as the vocabulary has tokens, and stays until the next batch.
         (!row.is_null()).then(|| unsafe { std::slice::from_raw_parts(row, self.n_vocab) })
+    }
+}
+
+impl Context<'_> {
+    /// Embedding `[n_embd]` of a sequence of the last batch, after a pass with [`Outputs::None`]: that of its last
+    /// token.
+    pub fn embedding(&self, sequence: u32) -> Option<&[f32]> {
+        // SAFETY: the context is alive; a sequence that was not in the batch gives NULL.
+        let row = unsafe { ffi::llama_get_embeddings_seq(self.raw.as_ptr(), i32::try_from(sequence).ok()?) };
+        // SAFETY: a row has as many floats as the model puts out, and stays until the next batch.
+        (!row.is_null()).then(|| unsafe { std::slice::from_raw_parts(row, self.n_embd) })
     }
 }
 

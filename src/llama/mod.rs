@@ -26,6 +26,7 @@ mod log;
 mod model;
 mod node;
 mod observer;
+mod synthetic;
 mod vocab;
 
 pub use backend::{Backend, Device, DeviceKind};
@@ -36,6 +37,7 @@ pub use log::set_verbose;
 pub use model::{Model, Placement};
 pub use node::{Node, Site};
 pub use observer::{Observer, Observers};
+pub use synthetic::{BlankTensor, Fill};
 pub use vocab::{Token, Vocab};
 
 /// Size of the buffers that take the text of an exception.

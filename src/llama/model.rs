@@ -98,6 +98,12 @@ impl Model {
         unsafe { ffi::llama_model_is_diffusion(self.raw.as_ptr()) }
     }
 
+    /// Numbers in an embedding that the model puts out.
+    pub(super) fn n_embd_out(&self) -> usize {
+        // SAFETY: the model is alive.
+        unsafe { ffi::llama_model_n_embd_out(self.raw.as_ptr()) }.max(0) as usize
+    }
+
     /// Tokens that the model was trained to look back on.
     pub fn n_ctx_train(&self) -> u32 {
         // SAFETY: the model is alive.

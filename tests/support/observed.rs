@@ -1,0 +1,96 @@
+//! Passes over a tiny model that have nothing to do with the product's own.
+
+use moeslice::llama::{
+    Batch, Context, ContextOptions, FlashAttention, LlamaError, Model, Node, ObserveError, Observer, Outputs, Token,
+};
+use std::collections::BTreeMap;
+
+/// Looks at nothing.
+pub struct Nothing;
+
+impl Observer for Nothing {
+    fn wants(&mut self, _node: &Node<'_>) -> bool {
+        false
+    }
+
+    fn observe(&mut self, _node: &mut Node<'_>) -> Result<(), ObserveError> {
+        Ok(())
+    }
+}
+
+/// Counts the ids by which the experts' down weights are really multiplied, by layer.
+#[derive(Default)]
+pub struct MultipliedIds {
+    pub counts: BTreeMap<u32, BTreeMap<i32, u64>>,
+}
+
+impl Observer for MultipliedIds {
+    fn wants(&mut self, node: &Node<'_>) -> bool {
+        layer_of(node).is_some()
+    }
+
+    fn observe(&mut self, node: &mut Node<'_>) -> Result<(), ObserveError> {
+        let Some(layer) = layer_of(node) else { return Ok(()) };
+        let ids = node.source(2).expect("the ids");
+        let mut read = Vec::new();
+        ids.read_ids(ids.dims()[0], &mut read)?;
+        let counts = self.counts.entry(layer).or_default();
+        read.into_iter().for_each(|id| *counts.entry(id).or_default() += 1);
+        Ok(())
+    }
+}
+
+fn layer_of(node: &Node<'_>) -> Option<u32> {
+    if !node.is_mul_mat_id() {
+        return None;
+    }
+    let weights = node.source(0)?;
+    weights.name().strip_prefix("blk.")?.strip_suffix(".ffn_down_exps.weight")?.parse().ok()
+}
+
+/// How a pass is run.
+#[derive(Clone, Copy, Debug)]
+pub struct Shape {
+    /// Tokens of a sequence.
+    pub n_ctx: u32,
+    /// Tokens computed at once.
+    pub n_ubatch: u32,
+    /// Whether the logits are computed.
+    pub head: bool,
+    /// Whether tokens see those that follow, so that the encoder has to run them.
+    pub encode: bool,
+}
+
+/// Runs each window from an empty context; `each` sees what came out of it.
+pub fn pass(
+    model: &Model,
+    windows: &[Vec<Token>],
+    shape: Shape,
+    observer: &mut dyn Observer,
+    each: &mut dyn FnMut(&Context<'_>, usize),
+) -> Result<(), LlamaError> {
+    let options = ContextOptions {
+        n_ctx: shape.n_ctx,
+        n_seq: 1,
+        n_batch: shape.n_ctx,
+        n_ubatch: shape.n_ubatch,
+        threads: 1,
+        outputs: if shape.head { Outputs::Logits } else { Outputs::None },
+        flash_attention: FlashAttention::Off,
+        interrupt: None,
+    };
+    let mut context = Context::new(model, &options)?;
+    let mut batch = Batch::new();
+    for window in windows {
+        batch.clear();
+        batch.push(0, 0, window);
+        context.clear();
+        if shape.encode {
+            context.encode(&mut batch, observer)?;
+        } else {
+            context.decode(&mut batch, observer)?;
+        }
+        each(&context, window.len());
+    }
+    Ok(())
+}
