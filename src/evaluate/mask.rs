@@ -77,8 +77,8 @@ impl ExpertMask {
             let ids = kept.get(&layer.layer).filter(|ids| ids.len() < layer.n_expert as usize)?;
             let mut stays = vec![false; layer.n_expert as usize];
             ids.iter().for_each(|&id| stays[id as usize] = true);
-            let table = matches!(layer.kind, LayerKind::Hash)
-                .then(|| (Remap::new(ids, layer.n_expert), ids.clone()));
+            let table =
+                matches!(layer.kind, LayerKind::Hash).then(|| (Remap::new(ids, layer.n_expert), ids.clone()));
             let masked = MaskedLayer { stays, n_used: layer.n_used as usize, table, reached: false };
             Some((layer.layer, masked))
         });

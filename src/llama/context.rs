@@ -51,6 +51,9 @@ pub struct ContextOptions {
     pub outputs: Outputs,
     /// Fused attention.
     pub flash_attention: FlashAttention,
+    /// Whether keys and values are kept as F32 instead of F16. In F16, a difference in the last bit of an activation
+    /// can become one of a thousandth: two models can be compared more closely without.
+    pub exact_cache: bool,
     /// When this becomes true, the batch that is running on the processor ends early.
     pub interrupt: Option<&'static AtomicBool>,
 }
@@ -89,6 +92,10 @@ impl<'m> Context<'m> {
             FlashAttention::On => ffi::LLAMA_FLASH_ATTN_TYPE_ENABLED,
             FlashAttention::Off => ffi::LLAMA_FLASH_ATTN_TYPE_DISABLED,
         };
+        if options.exact_cache {
+            params.type_k = ffi::GGML_TYPE_F32;
+            params.type_v = ffi::GGML_TYPE_F32;
+        }
         if options.outputs == Outputs::None {
             params.embeddings = true;
             params.pooling_type = ffi::LLAMA_POOLING_TYPE_LAST;

@@ -258,6 +258,7 @@ impl PassPlan {
             threads: options.threads,
             outputs,
             flash_attention: options.flash_attention,
+            exact_cache: false,
             interrupt: options.interrupt,
         };
         Ok(PassPlan { context, encode })

@@ -1,7 +1,8 @@
 //! Passes over a tiny model that have nothing to do with the product's own.
 
 use moeslice::llama::{
-    Batch, Context, ContextOptions, FlashAttention, LlamaError, Model, Node, ObserveError, Observer, Outputs, Token,
+    Batch, Context, ContextOptions, FlashAttention, LlamaError, Model, Node, ObserveError, Observer, Outputs,
+    Token,
 };
 use std::collections::BTreeMap;
 
@@ -59,6 +60,8 @@ pub struct Shape {
     pub head: bool,
     /// Whether tokens see those that follow, so that the encoder has to run them.
     pub encode: bool,
+    /// Whether keys and values are kept in full precision.
+    pub exact: bool,
 }
 
 /// Runs each window from an empty context; `each` sees what came out of it.
@@ -77,6 +80,7 @@ pub fn pass(
         threads: 1,
         outputs: if shape.head { Outputs::Logits } else { Outputs::None },
         flash_attention: FlashAttention::Off,
+        exact_cache: shape.exact,
         interrupt: None,
     };
     let mut context = Context::new(model, &options)?;

@@ -1,6 +1,6 @@
 //! The metadata from which llama.cpp makes a tiny model of each architecture.
 
-use moeslice::gguf::{Metadata, OwnedValue, TensorInfo, TensorType, ValueType};
+use moeslice::gguf::{Metadata, OwnedValue, TensorInfo, TensorType, Value, ValueType};
 use moeslice::moe::{self, Gate, Selection};
 
 /// Tokens of the vocabulary of every tiny model.
@@ -125,7 +125,14 @@ impl Recipe {
                     .set("attention.value_length_swa", 32_u32)
                     .set("embedding_length_per_layer_input", 0_u32);
             }
-            "llama4" | "ernie4_5-moe" => {
+            "llama4" => {
+                // Every fourth layer has no rope; llama.cpp wants one.
+                self.layers(4).set("interleave_moe_layer_step", 1_u32);
+            }
+            "dots1" | "olmoe" | "deepseek2-ocr" => {
+                self.set("attention.head_count_kv", 4_u32);
+            }
+            "ernie4_5-moe" => {
                 self.set("interleave_moe_layer_step", 1_u32);
             }
             "dbrx" => {
@@ -171,7 +178,8 @@ impl Recipe {
                 self.latent()
                     .indexer()
                     .windowed()
-                    .set("attention.kv_lora_rank_swa", 32_u32)
+                    .set("attention.kv_lora_rank_swa", 48_u32)
+                    .set("attention.key_length_swa", 64_u32)
                     .set("attention.key_length_mla_swa", 32_u32)
                     .set("attention.value_length_mla_swa", 32_u32)
                     .set("attention.indexer.types", flags(&[true, true, true]));
@@ -198,13 +206,15 @@ impl Recipe {
                 self.latent()
                     .linear()
                     .indexer()
+                    .set("rope.dimension_count", 0_u32)
+                    .set("attention.key_length", 32_u32)
                     .set("attention.indexer.kpool", 2_u32)
                     .set("hyper_connection.count", 4_u32)
                     .set("hyper_connection.sinkhorn_iterations", 3_u32)
                     .set("hyper_connection.epsilon", 1e-6_f32);
             }
             "deepseek4" => {
-                self.compressed(&[0, 4, 128]).hash_layers(1);
+                self.compressed(&[0, 4, 4]).hash_layers(1);
             }
             "deepseek41" => {
                 self.compressed(&[2, 2, 2])
@@ -224,15 +234,85 @@ impl Recipe {
                     .set("experts_per_group", 2_u32)
                     .set("expert_chunk_feed_forward_length", 32_u32);
             }
+            "spark2_5" | "lfm3" => {
+                self.windowed();
+            }
             _ => {}
         }
-        if matches!(self.architecture.as_str(), "cohere2moe" | "granite" | "granitemoe" | "granite_swa" | "muse-spark")
-        {
+        if moe::family(&self.architecture).is_none() {
+            self.anything();
+        }
+        if matches!(
+            self.architecture.as_str(),
+            "cohere2moe" | "granite" | "granitemoe" | "granite_swa" | "muse-spark"
+        ) {
             self.set("logit_scale", 0.5_f32);
         }
     }
 
-    fn layers(&mut self, n_layer: u32) -> &mut Self {
+    /// Keys that one or another architecture without experts asks for.
+    fn anything(&mut self) {
+        self.state_space()
+            .set("use_parallel_residual", true)
+            .set("rope.freq_base_spatial", 10000.0_f32)
+            .set("attention.q_lora_rank", 64_u32)
+            .set("attention.kv_lora_rank", 32_u32)
+            .set("attention.relative_buckets_count", 8_u32)
+            .set("attention.scale", 1.0_f32)
+            .set("embedding_length_per_layer_input", 32_u32)
+            .set("logit_scale", 0.5_f32)
+            .set("wkv.head_size", 32_u32)
+            .set("time_mix_extra_dim", 32_u32)
+            .set("time_decay_extra_dim", 32_u32)
+            .set("attention.decay_lora_rank", 32_u32)
+            .set("attention.iclr_lora_rank", 32_u32)
+            .set("attention.value_residual_mix_lora_rank", 32_u32)
+            .set("attention.gate_lora_rank", 32_u32)
+            .set("features_length", 64_u32)
+            .set("shortconv.l_cache", 3_u32)
+            .set("hrm.layers_per_stack", 1_u32)
+            .set("hrm.h_cycles", 1_u32)
+            .set("hrm.l_cycles", 1_u32);
+        self.metadata.set("tokenizer.ggml.token_type_count", 2_u32);
+        if self.architecture == "mamba" {
+            self.set("ssm.inner_size", 256_u32);
+        }
+        for key in ["alpha_n", "alpha_p", "beta", "eps"] {
+            self.metadata.set(&format!("xielu.{key}"), vec![1.0_f32; 3]);
+        }
+    }
+
+    /// One block of multi-token prediction behind the others; per-layer arrays get an entry for it, that of the last
+    /// layer with attention.
+    pub fn nextn(&mut self) -> &mut Self {
+        let before = u64::from(self.n_layer);
+        let attends = match self.metadata.get(&format!("{}.attention.head_count_kv", self.architecture)) {
+            Some(Value::Array(kv)) => {
+                kv.to_u64s().expect("counts").iter().rposition(|&n| n > 0).expect("attention")
+            }
+            _ => self.n_layer as usize - 1,
+        };
+        let arrays: Vec<(String, OwnedValue)> = self
+            .metadata
+            .iter()
+            .filter(|(key, _)| {
+                key.starts_with(&format!("{}.", self.architecture)) && !key.contains("rope.dim")
+            })
+            .filter_map(|(key, value)| match value {
+                Value::Array(array) if array.len() == before => Some((key.to_owned(), value.into())),
+                _ => None,
+            })
+            .collect();
+        for (key, value) in arrays {
+            let OwnedValue::Array(ty, mut elements) = value else { continue };
+            elements.push(elements[attends].clone());
+            self.metadata.set(&key, OwnedValue::Array(ty, elements));
+        }
+        let n_layer = self.n_layer + 1;
+        self.layers(n_layer).set("nextn_predict_layers", 1_u32)
+    }
+
+    pub fn layers(&mut self, n_layer: u32) -> &mut Self {
         self.n_layer = n_layer;
         self.set("block_count", n_layer)
     }
@@ -280,7 +360,7 @@ impl Recipe {
     /// Sparse attention.
     fn indexer(&mut self) -> &mut Self {
         self.set("attention.indexer.head_count", 2_u32)
-            .set("attention.indexer.key_length", 32_u32)
+            .set("attention.indexer.key_length", 64_u32)
             .set("attention.indexer.top_k", 8_u32)
     }
 
