@@ -101,23 +101,6 @@ impl<'g> Node<'g> {
         self.tensor().op == ffi::GGML_OP_MUL_MAT_ID
     }
 
-    /// The ids `[n_expert_used, n_tokens]` by which a gate weight node, however often reshaped, normalised or scaled,
-    /// picked its weights out of the probabilities.
-    pub fn picked_by(&self) -> Option<Node<'_>> {
-        let mut raw: *mut ffi::ggml_tensor = self.raw;
-        for _ in 0..12 {
-            // SAFETY: a tensor of the graph of this node; sources are NULL or tensors of the same graph.
-            let tensor = unsafe { raw.as_ref()? };
-            if tensor.op == ffi::GGML_OP_GET_ROWS {
-                let ids = tensor.src[1];
-                // SAFETY: as above.
-                return (!ids.is_null()).then(|| unsafe { Node::new(ids) });
-            }
-            raw = tensor.src[0];
-        }
-        None
-    }
-
     /// Reads the first `columns` of every row of an I32 node, by its strides, into `into`.
     ///
     /// # Errors
