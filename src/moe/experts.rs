@@ -239,6 +239,9 @@ impl Reader<'_> {
             let key = self.keys.name("expert_used_count");
             return Err(MoeError::UsedCount { file: self.keys.file(), layer, key, used: n_used, n_expert });
         }
+        if !own_entry && kind != LayerKind::NextN && self.family.is_some() {
+            self.check_same_used(layer, n_used)?;
+        }
         let mut tensors = Vec::with_capacity(parts.len());
         let mut hash_table = None;
         for part in parts {
@@ -255,6 +258,18 @@ impl Reader<'_> {
         }
         let bytes_per_expert = tensors.iter().map(|tensor| tensor.slab_bytes).sum();
         Ok(ExpertLayer { layer, n_expert, n_used, kind, tensors, hash_table, bytes_per_expert })
+    }
+
+    /// Where all layers select as many experts as the first, llama.cpp adds up as many as a layer's own entry says,
+    /// and aborts when those are more.
+    fn check_same_used(&self, layer: u32, n_used: u32) -> Result<(), MoeError> {
+        let stated = self.layout.used.in_layer(layer, true);
+        if stated <= n_used {
+            return Ok(());
+        }
+        let key = self.keys.name("expert_used_count");
+        let rule = format!("its entry for layer {layer} must not be above the first, {n_used}");
+        Err(MoeError::KeyValue { file: self.keys.file(), key, value: stated.into(), rule })
     }
 
     /// A layer needs its router, its up and its down weights, each once; a hash layer also its table.
