@@ -1,7 +1,7 @@
 //! A model that runs as if some of its experts had been cut out.
 
 use crate::llama::{Node, ObserveError, Observer, Site};
-use crate::moe::{Experts, Kept, KeptError, LayerKind, Mask, check_kept};
+use crate::moe::{Experts, Gate, Kept, KeptError, LayerKind, Mask, check_kept};
 use crate::slice::Remap;
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -54,7 +54,7 @@ pub enum MaskError {
 }
 
 /// The nodes of an architecture that the table does not know: those that serve nearly all others.
-const GENERAL: &[Site] = &[Site::Logits, Site::LogitsBiased, Site::ProbsBiased];
+const GENERAL: [Site; 3] = [Site::Logits, Site::LogitsBiased, Site::ProbsBiased];
 
 impl ExpertMask {
     /// Masks all experts but `kept`, which is checked as for a cut.
@@ -63,7 +63,7 @@ impl ExpertMask {
     /// When the model cannot be cut so, or a mask would not stand for the cut.
     pub fn new(experts: &Experts, kept: &Kept) -> Result<Self, MaskError> {
         check_kept(experts, kept)?;
-        let (sites, proven) = match experts.family.map(|family| family.mask) {
+        let (mut sites, proven) = match experts.family.map(|family| family.mask) {
             Some(Mask::Impossible(why)) => {
                 return Err(MaskError::Impossible { architecture: experts.architecture.clone(), why });
             }
@@ -73,6 +73,10 @@ impl ExpertMask {
             }
             None => (GENERAL.to_vec(), false),
         };
+        // Such a gate selects by the logits, to which the graph gives another name once it has them.
+        if experts.gate == Some(Gate::SoftmaxOfSelected) {
+            sites.push(Site::Probs);
+        }
         let cut = experts.layers.iter().filter(|layer| layer.kind != LayerKind::NextN).filter_map(|layer| {
             let ids = kept.get(&layer.layer).filter(|ids| ids.len() < layer.n_expert as usize)?;
             let mut stays = vec![false; layer.n_expert as usize];

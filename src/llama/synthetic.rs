@@ -48,6 +48,8 @@ impl Model {
         let metadata = NonNull::new(metadata).map(Metadata).ok_or_else(|| made_nothing(""))?;
         let mut state = Filling { fill, fault: None, panic: None };
         let (raw, thrown) = with_params(placement, |params| {
+            // Without it, llama.cpp asserts on the blocks of multi-token prediction instead of leaving them out.
+            params.load_mtp = true;
             let mut error = [0; ERROR_BYTES];
             // SAFETY: metadata, state and all that the parameters point to outlive the call.
             let raw = unsafe {

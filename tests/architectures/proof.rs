@@ -5,7 +5,7 @@ use crate::support::random::Random;
 use crate::support::tiny::TinyModel;
 use moeslice::evaluate::ExpertMask;
 use moeslice::gguf;
-use moeslice::llama::{Backend, Device, FlashAttention, Model, Observer, Placement, Token};
+use moeslice::llama::{Backend, Device, FlashAttention, Model, Observer, Observers, Placement, Token};
 use moeslice::moe::{Experts, Identity, Kept, LayerKind, ProfilePass, Provenance};
 use moeslice::profile::{CorpusFile, CorpusText, ProfileOptions, Text, profile};
 use moeslice::slice::{self, Cut, Options};
@@ -283,11 +283,17 @@ fn check_mask(subject: &Subject, kept: &Kept, path: &Path, tolerance: Tolerance)
     assert!(largest > 0.0 && expected.iter().flatten().all(|x| x.is_finite()), "outputs of the cut file");
     let masked = |kept: &Kept| {
         let mut mask = ExpertMask::new(&subject.experts, kept).unwrap_or_else(|e| panic!("{e}"));
-        let found = outputs(subject, &subject.model, &mut mask);
+        let mut seen = MultipliedIds::default();
+        let mut both = Observers::new([&mut mask as &mut dyn Observer, &mut seen]);
+        let found = outputs(subject, &subject.model, &mut both);
         mask.check_reached().unwrap_or_else(|e| panic!("{e}"));
-        found
+        for (layer, counts) in &seen.counts {
+            let strays = counts.keys().filter(|id| !kept[layer].contains(&(**id as u32))).count();
+            assert_eq!(strays, 0, "masked experts of layer {layer} that were used all the same");
+        }
+        (found, seen)
     };
-    let found = masked(kept);
+    let (found, seen) = masked(kept);
     let off = distance(&expected, &found) / largest;
     assert!(off <= tolerance.same, "the mask is off by {off:e} of the largest output");
     if tolerance.top1 {
@@ -298,26 +304,27 @@ fn check_mask(subject: &Subject, kept: &Kept, path: &Path, tolerance: Tolerance)
     let whole = distance(&expected, &outputs(subject, &subject.model, &mut Nothing)) / largest;
     assert!(whole > 10.0 * tolerance.same, "without a mask the model is off by {whole:e} only");
     for kind in [LayerKind::Trunk, LayerKind::Hash] {
-        let Some(wrong) = swap_one(subject, kept, kind) else { continue };
-        let off = distance(&expected, &masked(&wrong)) / largest;
+        let Some(wrong) = swap_one(subject, kept, kind, &seen) else { continue };
+        let off = distance(&expected, &masked(&wrong).0) / largest;
         assert!(off > 10.0 * tolerance.same, "one wrong expert ({kind:?}) is off by {off:e} only");
     }
     println!("{}: mask {off:e}, no mask {whole:e}", subject.experts.architecture);
 }
 
-/// One expert of the first layer of a kind gives its place to one that was removed, in its group.
-fn swap_one(subject: &Subject, kept: &Kept, kind: LayerKind) -> Option<Kept> {
+/// The most used expert of the first layer of a kind gives its place to one that was removed, in its group.
+fn swap_one(subject: &Subject, kept: &Kept, kind: LayerKind, seen: &MultipliedIds) -> Option<Kept> {
     let cut = |layer: &&moeslice::moe::ExpertLayer| {
         layer.kind == kind && kept[&layer.layer].len() < layer.n_expert as usize
     };
     let layer = subject.experts.layers.iter().find(cut)?;
+    let (&most_used, _) = seen.counts[&layer.layer].iter().max_by_key(|&(id, count)| (count, id))?;
     let groups = subject.experts.groups.map_or(1, |groups| groups.count.max(1));
     let size = layer.n_expert / groups;
+    let group = most_used as u32 / size;
     let mut wrong = kept.clone();
     let ids = wrong.get_mut(&layer.layer)?;
-    let removed = (0..layer.n_expert).find(|id| !ids.contains(id))?;
-    let place = ids.iter_mut().find(|id| **id / size == removed / size)?;
-    *place = removed;
+    let removed = (group * size..(group + 1) * size).find(|id| !ids.contains(id))?;
+    *ids.iter_mut().find(|id| **id == most_used as u32)? = removed;
     ids.sort_unstable();
     Some(wrong)
 }

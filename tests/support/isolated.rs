@@ -19,6 +19,7 @@ pub fn run(test: &str, task: &str, env: &[(&str, &str)]) -> Result<String, Strin
     let output = Command::new(program)
         .args(["--exact", test, "--ignored", "--nocapture", "--test-threads=1"])
         .env(TASK, task)
+        .env("RUST_BACKTRACE", "0")
         .envs(env.iter().copied())
         .stdin(Stdio::null())
         .output()

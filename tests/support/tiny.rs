@@ -65,7 +65,7 @@ impl TinyModel {
             if endings.iter().any(|ending| info.name.ends_with(ending)) {
                 info.ty = ty;
                 info.check().expect("rows of whole blocks");
-                *data = random_bytes(info, 2);
+                *data = random_bytes(info, 3);
             }
         }
     }
