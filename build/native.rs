@@ -152,11 +152,9 @@ fn backends(lib: &Path) -> io::Result<Vec<String>> {
     let mut names = Vec::new();
     for entry in fs::read_dir(lib)? {
         let file = entry?.file_name().to_string_lossy().into_owned();
-        if let Some(name) = file.strip_prefix("lib").and_then(|rest| rest.strip_suffix(".a")) {
-            if name.starts_with("ggml-") && name != "ggml-base" {
-                names.push(name.to_owned());
-            }
-        }
+        let name = file.strip_prefix("lib").and_then(|rest| rest.strip_suffix(".a"));
+        names
+            .extend(name.filter(|name| name.starts_with("ggml-") && *name != "ggml-base").map(str::to_owned));
     }
     names.sort();
     Ok(names)

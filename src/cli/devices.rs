@@ -1,8 +1,10 @@
 //! `moeslice devices`: what llama.cpp can run on here.
 
 use super::failure::Failure;
-use super::output::{bytes, print, print_json, table};
+use super::output::{print, print_json};
 use crate::llama::Backend;
+use crate::report::plain;
+use crate::sys::ByteCount;
 use serde::Serialize;
 
 #[derive(Serialize)]
@@ -31,8 +33,10 @@ pub fn devices(json: bool) -> Result<(), Failure> {
     if json {
         return print_json(&serde_json::json!({ "llama_cpp": backend.version(), "rows": rows }));
     }
-    let lines = rows.into_iter().map(|row| {
-        vec![row.name, row.kind.to_owned(), bytes(row.memory_free), bytes(row.memory_total), row.description]
-    });
-    print(&table(&["device", "kind", "free", "total", "description"], lines))
+    let line = |row: Row| {
+        let [free, total] = [row.memory_free, row.memory_total].map(|bytes| ByteCount(bytes).to_string());
+        vec![row.name, row.kind.to_owned(), row.description, free, total]
+    };
+    let lines: Vec<_> = rows.into_iter().map(line).collect();
+    print(&plain(&["device", "kind", "description", "free", "total"], &lines, 3))
 }

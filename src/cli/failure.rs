@@ -11,8 +11,10 @@ pub enum Failure {
     Arguments(anyhow::Error),
     /// The input cannot be used (3).
     Input(anyhow::Error),
-    /// Ctrl-C (130).
+    /// Ctrl-C (130), before anything was written.
     Interrupted,
+    /// Ctrl-C (130), when the output was already written and only its check was missing.
+    InterruptedCheck,
     /// Whoever read our output has closed it: no failure (0).
     ClosedPipe,
 }
@@ -41,6 +43,12 @@ impl Failure {
             Failure::Input(error) => (3, error),
             Failure::Interrupted => {
                 eprintln!("moeslice: interrupted, nothing was written");
+                return 130;
+            }
+            Failure::InterruptedCheck => {
+                eprintln!(
+                    "moeslice: interrupted; the output is written, and was not compared with its source"
+                );
                 return 130;
             }
             Failure::ClosedPipe => return 0,

@@ -1,9 +1,11 @@
 //! `moeslice inspect`: the experts of a model file.
 
 use super::failure::Failure;
-use super::output::{bytes, print, print_json, table};
+use super::output::{print, print_json};
 use super::source::Source;
 use crate::moe::{Experts, IdMap, LayerKind, Renormalise};
+use crate::report::plain;
+use crate::sys::ByteCount;
 use clap::Args;
 use serde::Serialize;
 use std::path::PathBuf;
@@ -105,7 +107,7 @@ impl Inspection {
         let mut lines = Vec::new();
         let mut line = |name: &str, value: String| lines.push(format!("{name:<16}{value}\n"));
         let files = if self.files == 1 { String::new() } else { format!(" in {} files", self.files) };
-        line("model", format!("{}, {}{files}", self.file, bytes(self.bytes)));
+        line("model", format!("{}, {}{files}", self.file, ByteCount(self.bytes)));
         let unknown = if self.known_architecture {
             ""
         } else {
@@ -125,7 +127,7 @@ impl Inspection {
             line("MTP layers", self.nextn_layers.clone());
         }
         let share = self.expert_bytes as f64 / self.bytes.max(1) as f64 * 100.0;
-        line("expert weights", format!("{}, {share:.0} % of the file", bytes(self.expert_bytes)));
+        line("expert weights", format!("{}, {share:.0} % of the file", ByteCount(self.expert_bytes)));
         line(
             "possible K",
             match &self.cannot_be_cut {
@@ -135,17 +137,19 @@ impl Inspection {
         );
         line("fingerprint", self.fingerprint.clone());
         line("routers", self.router_hash.clone());
-        let rows = self.rows.iter().map(|row| {
+        let row = |row: &TensorRow| {
+            let size = ByteCount(row.bytes).to_string();
             vec![
                 row.tensor.clone(),
+                row.layers.clone(),
                 row.kind.clone(),
                 row.bytes_per_expert.to_string(),
-                bytes(row.bytes),
-                row.layers.clone(),
+                size,
             ]
-        });
-        let header = ["expert tensor (blk.N.…)", "type", "bytes/expert", "bytes", "layers"];
-        format!("{}\n{}", lines.concat(), table(&header, rows))
+        };
+        let rows: Vec<_> = self.rows.iter().map(row).collect();
+        let header = ["expert tensor (blk.N.…)", "layers", "type", "bytes/expert", "size"];
+        format!("{}\n{}", lines.concat(), plain(&header, &rows, 3))
     }
 }
 

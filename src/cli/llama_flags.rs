@@ -1,15 +1,13 @@
 //! The flags that name a model and say how llama.cpp runs it, shared by all commands that do. Names, short forms and
 //! environment variables are llama.cpp's.
 
+use super::INTERRUPT;
 use super::failure::Failure;
 use super::output::{self, remark};
 use crate::llama::{Backend, Device, FlashAttention, LlamaError, Model, Placement};
 use clap::{Args, ValueEnum};
 use std::path::Path;
-use std::sync::atomic::{AtomicBool, Ordering};
-
-/// Set by Ctrl-C.
-pub static INTERRUPT: AtomicBool = AtomicBool::new(false);
+use std::sync::atomic::Ordering;
 
 /// How llama.cpp runs the model.
 #[derive(Args, Clone, Debug)]
@@ -170,13 +168,4 @@ impl LlamaFlags {
             error => Failure::running(error),
         })
     }
-}
-
-/// From now on Ctrl-C asks the command to end; a second one ends the process at once.
-pub fn catch_interrupts() {
-    let _ = ctrlc::set_handler(|| {
-        if INTERRUPT.swap(true, Ordering::Relaxed) {
-            std::process::exit(130);
-        }
-    });
 }

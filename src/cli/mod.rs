@@ -1,5 +1,7 @@
 //! The command line: arguments, what each command does, and how it ends.
 
+mod choose_flags;
+mod cut;
 #[cfg(feature = "llama")]
 mod devices;
 mod failure;
@@ -7,15 +9,25 @@ mod inspect;
 #[cfg(feature = "llama")]
 mod llama_flags;
 mod output;
+mod plan;
 #[cfg(feature = "llama")]
 mod profile;
+mod prune;
+#[cfg(feature = "llama")]
+mod run;
 mod source;
+mod usage_file;
+mod verify;
 
 use crate::sys::{self, FileError};
 use clap::{Parser, Subcommand};
 use failure::Failure;
 use std::ffi::OsString;
 use std::path::Path;
+use std::sync::atomic::{AtomicBool, Ordering};
+
+/// Set by Ctrl-C.
+static INTERRUPT: AtomicBool = AtomicBool::new(false);
 
 /// See which experts of a Mixture-of-Experts model your work wakes up, and cut the others out of its GGUF file.
 #[derive(Parser, Debug)]
@@ -36,9 +48,22 @@ struct Cli {
 
 #[derive(Subcommand, Debug)]
 enum Command {
+    /// Profile, choose, cut and verify, in one go
+    #[cfg(feature = "llama")]
+    Run(Box<run::RunArgs>),
     /// Count which experts the texts wake, and write the usage file
     #[cfg(feature = "llama")]
     Profile(Box<profile::ProfileArgs>),
+    /// Show how the routing of a usage file is spread, and what K would cover
+    Report(usage_file::ReportArgs),
+    /// Join usage files of one model
+    Merge(usage_file::MergeArgs),
+    /// Show what each K would weigh and cover, and write the plan for one
+    Plan(plan::PlanArgs),
+    /// Cut experts out of a model, by a usage file or a plan
+    Prune(Box<prune::PruneArgs>),
+    /// Check that a pruned model is a true cut of its base
+    Verify(verify::VerifyArgs),
     /// Show the experts of a model file: tensors, bytes, routing, possible K
     Inspect(inspect::InspectArgs),
     /// List what llama.cpp can run on here
@@ -62,16 +87,23 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     };
     #[cfg(feature = "llama")]
     crate::llama::set_verbose(cli.verbose);
-    match run(&cli) {
+    match dispatch(&cli) {
         Ok(()) => 0,
         Err(failure) => failure.report(),
     }
 }
 
-fn run(cli: &Cli) -> Result<(), Failure> {
+fn dispatch(cli: &Cli) -> Result<(), Failure> {
     match &cli.command {
         #[cfg(feature = "llama")]
+        Command::Run(args) => run::run(args, cli.quiet),
+        #[cfg(feature = "llama")]
         Command::Profile(args) => profile::profile(args, cli.quiet),
+        Command::Report(args) => usage_file::report(args),
+        Command::Merge(args) => usage_file::merge(args, cli.quiet),
+        Command::Plan(args) => plan::plan(args, cli.quiet),
+        Command::Prune(args) => prune::prune(args, cli.quiet),
+        Command::Verify(args) => verify::verify(args, cli.quiet),
         Command::Inspect(args) => inspect::inspect(args),
         #[cfg(feature = "llama")]
         Command::Devices { json } => devices::devices(*json),
@@ -119,4 +151,13 @@ fn output_failure(error: FileError) -> Failure {
         error @ FileError::Exists { .. } => Failure::Arguments(error.into()),
         error => Failure::running(error),
     }
+}
+
+/// From now on Ctrl-C asks the command to end; a second one ends the process at once.
+fn catch_interrupts() {
+    let _ = ctrlc::set_handler(|| {
+        if INTERRUPT.swap(true, Ordering::Relaxed) {
+            std::process::exit(130);
+        }
+    });
 }

@@ -1,7 +1,8 @@
 //! `moeslice profile`: usage of the experts from a model and corpora.
 
+use super::INTERRUPT;
 use super::failure::Failure;
-use super::llama_flags::{INTERRUPT, LlamaFlags};
+use super::llama_flags::LlamaFlags;
 use super::output::{self, remark};
 use super::source::Source;
 use crate::llama::{Backend, LlamaError};
@@ -82,7 +83,7 @@ pub fn run_profile(
 ) -> Result<Usage, Failure> {
     let corpora =
         profile::read_corpora(&texts.files, &mut |text| remark(quiet, &text)).map_err(Failure::input)?;
-    super::llama_flags::catch_interrupts();
+    super::catch_interrupts();
     let backend = Backend::start().map_err(Failure::running)?;
     let (placement, devices) = flags.placement(backend, quiet)?;
     let model = flags.load(backend, source.model.path(), &placement, quiet)?;

@@ -205,9 +205,7 @@ impl<'g> Node<'g> {
         // SAFETY: `target` has room for all rows (the callers resize it), and every read stays inside the tensor:
         // dimensions and strides are its own, and `row_bytes` is at most a row's width.
         unsafe {
-            if n1 * n2 * n3 == n1 && row_bytes == tensor.nb[1]
-                || ffi::ggml_is_contiguous(tensor) && row_bytes == tensor.nb[1]
-            {
+            if row_bytes == tensor.nb[1] && ffi::ggml_is_contiguous(tensor) {
                 ffi::ggml_backend_tensor_get(tensor, target.cast(), 0, row_bytes * n1 * n2 * n3);
                 return;
             }

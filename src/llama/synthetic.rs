@@ -110,7 +110,7 @@ unsafe extern "C" fn on_tensor(raw: *mut ffi::ggml_tensor, user_data: *mut c_voi
     while dims.len() > 1 && dims.last() == Some(&1) {
         dims.pop();
     }
-    let blank = BlankTensor { name: name_of(tensor).to_owned(), dims, type_id: tensor.type_ as u32, bytes };
+    let blank = BlankTensor { name: name_of(tensor).to_owned(), dims, type_id: tensor.type_, bytes };
     match catch_unwind(AssertUnwindSafe(|| (state.fill)(&blank))) {
         Ok(data) if data.len() == bytes => {
             // SAFETY: the tensor is allocated and has as many bytes as the data.

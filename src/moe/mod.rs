@@ -24,7 +24,9 @@ pub use id_map::{IdMap, IdMapError};
 pub use identity::Identity;
 pub use keep::{KeepError, KeepLimit};
 pub use names::{Axis, Role, classify};
-pub use pruned::{FileShape, Kept, KeptError, Provenance, PrunedError, PrunedShape, ShardPolicy, check_kept};
+pub use pruned::{
+    FileShape, Kept, KeptError, Provenance, PrunedError, PrunedShape, ShardPolicy, any_experts, check_kept,
+};
 
 #[cfg(test)]
 mod fixture;

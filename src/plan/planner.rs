@@ -40,10 +40,30 @@ impl<'a> Planner<'a> {
         Ok(Planner { usage, experts, score, blend, pins, scores })
     }
 
+    /// The usage.
+    pub fn usage(&self) -> &Usage {
+        self.usage
+    }
+
+    /// The experts of the model.
+    pub fn experts(&self) -> &Experts {
+        self.experts
+    }
+
+    /// What the experts are ranked by.
+    pub fn score(&self) -> Score {
+        self.score
+    }
+
+    /// The weights of the corpora.
+    pub fn blend(&self) -> &Blend {
+        self.blend
+    }
+
     /// The kept experts for `k`.
     ///
     /// # Errors
-    /// As [`choose`].
+    /// As [`choose()`].
     pub fn choose(&self, k: u32) -> Result<Choice, PlanError> {
         choose(self.experts, &self.scores, k, self.pins)
     }

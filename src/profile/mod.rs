@@ -1,6 +1,9 @@
 //! From a corpus and a model to the usage of its experts.
 
 mod corpus;
+pub mod imatrix;
+mod merge;
+mod open;
 #[cfg(feature = "llama")]
 mod pass;
 #[cfg(feature = "llama")]
@@ -9,6 +12,8 @@ mod tally;
 mod usage;
 
 pub use corpus::*;
+pub use merge::{MergeError, Merged, merge};
+pub use open::{OpenError, open};
 #[cfg(feature = "llama")]
 pub use pass::*;
 #[cfg(feature = "llama")]

@@ -117,7 +117,7 @@ impl Tally {
     pub fn add(&mut self, layer: u32, ids: &[i32], weights: Option<&[f32]>) -> Result<(), BadSelection> {
         let shape = self.shapes[&layer];
         let used = shape.n_expert_used as usize;
-        assert!(ids.len() % used == 0 && weights.is_none_or(|weights| weights.len() == ids.len()));
+        assert!(ids.len().is_multiple_of(used) && weights.is_none_or(|weights| weights.len() == ids.len()));
         for (token, selected) in ids.chunks_exact(used).enumerate() {
             for (rank, &id) in selected.iter().enumerate() {
                 if !u32::try_from(id).is_ok_and(|id| id < shape.n_expert) {

@@ -33,7 +33,7 @@ pub enum CopyError {
     /// The source ends before the range does.
     #[error("the file ends at byte {at}")]
     Ended {
-        /// Position in the source at which there was nothing more.
+        /// Where the source ends.
         at: u64,
     },
     /// The target gave an error.
@@ -124,7 +124,10 @@ impl Copier {
         let buffer = &mut self.buffer[..BUFFER.min(usize::try_from(want).unwrap_or(BUFFER))];
         let n = loop {
             match from.read_at(buffer, from_offset) {
-                Ok(0) => return Err(CopyError::Ended { at: from_offset }),
+                Ok(0) => {
+                    let end = from.metadata().map_or(from_offset, |metadata| metadata.len());
+                    return Err(CopyError::Ended { at: end.min(from_offset) });
+                }
                 Ok(n) => break n,
                 Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
                 Err(error) => return Err(CopyError::Read { at: from_offset, error }),
@@ -237,6 +240,31 @@ mod tests {
             assert!(matches!(error, CopyError::Read { at: 0, .. }), "{error}");
             let error = copier.copy((&readable, 0), (&readable, 0), 8, &mut |_| true).unwrap_err();
             assert!(matches!(error, CopyError::Write { at: 0, .. }), "{error}");
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_read_that_fails_in_the_middle_is_an_error() {
+        // Unmapped memory: a file that opens, and gives an I/O error where it is read.
+        let from = File::open("/proc/self/mem").unwrap();
+        for mut copier in [Copier::new(), Copier::through_buffer()] {
+            let to = file_of(b"");
+            let error = copier.copy((&from, 4096), (&to, 0), 8, &mut |_| true).unwrap_err();
+            let CopyError::Read { at: 4096, error } = error else { panic!("{error}") };
+            assert_eq!(error.raw_os_error(), Some(libc::EIO));
+        }
+    }
+
+    #[test]
+    #[cfg(target_os = "linux")]
+    fn a_target_that_is_full_is_an_error() {
+        let from = file_of(&[1; 100]);
+        let to = File::options().write(true).open("/dev/full").unwrap();
+        for mut copier in [Copier::new(), Copier::through_buffer()] {
+            let error = copier.copy((&from, 0), (&to, 0), 100, &mut |_| true).unwrap_err();
+            let CopyError::Write { at: 0, error } = error else { panic!("{error}") };
+            assert_eq!(error.raw_os_error(), Some(libc::ENOSPC));
         }
     }
 

@@ -71,9 +71,13 @@ pub(super) fn commit(folder: &Path, files: &[Ready<'_>], replace: bool) -> Resul
         put_back(folder, &entries).and_then(|()| fs::remove_file(&journal_path)).map_err(failed)?;
         return Err(error);
     }
+    #[cfg(test)]
+    super::rename::crash::point();
     // From here on the new files are the valid ones.
     fs::remove_file(&journal_path).map_err(failed)?;
     sync_folder(&journal_path).map_err(failed)?;
+    #[cfg(test)]
+    super::rename::crash::point();
     for entry in &entries {
         // Left behind, it would go with the next run's leftovers.
         let _ = fs::remove_file(folder.join(&entry.old));
@@ -195,7 +199,80 @@ fn decode_entry(numbers: &[u8], old: &[u8], target: &[u8]) -> Option<Entry> {
 
 #[cfg(test)]
 mod tests {
+    use std::collections::BTreeMap;
+    use std::panic::{AssertUnwindSafe, catch_unwind};
+
+    use super::super::remove_leftovers;
+    use super::super::rename::crash;
     use super::*;
+
+    fn contents(folder: &Path) -> BTreeMap<OsString, Vec<u8>> {
+        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
+        entries.map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap())).collect()
+    }
+
+    /// Commits three files over some old ones and dies after so many steps; says whether it died.
+    fn commit_and_die(folder: &Path, steps: u32) -> bool {
+        let targets = ["a", "b", "c"].map(|name| folder.join(name));
+        let hidden = targets.each_ref().map(|target| {
+            let (mut file, path) = partial::create(target, Kind::Partial).unwrap();
+            file.write_all(b"new").unwrap();
+            (file, path)
+        });
+        let ready: Vec<_> = targets
+            .iter()
+            .zip(&hidden)
+            .map(|(target, (file, hidden))| Ready { file, hidden, target })
+            .collect();
+        crash::after(Some(steps));
+        let died = catch_unwind(AssertUnwindSafe(|| commit(folder, &ready, true).unwrap())).is_err();
+        crash::after(None);
+        died
+    }
+
+    #[test]
+    fn a_commit_that_dies_at_any_step_is_taken_back_or_done() {
+        for old in [&[][..], &["a"], &["b", "c"], &["a", "b", "c"]] {
+            let (mut taken_back, mut done) = (0, 0);
+            for steps in 0.. {
+                let folder = tempfile::tempdir().unwrap();
+                for name in old {
+                    fs::write(folder.path().join(name), format!("old {name}")).unwrap();
+                }
+                let before = contents(folder.path());
+                let died = commit_and_die(folder.path(), steps);
+                // A process that is alive sees none of its files taken; a dead one leaves none.
+                remove_leftovers(folder.path()).unwrap();
+                let after = contents(folder.path());
+                let new = ["a", "b", "c"].map(|name| (OsString::from(name), b"new".to_vec())).into();
+                if after == before {
+                    assert_eq!(done, 0, "{steps}");
+                    taken_back += 1;
+                } else {
+                    assert_eq!(after, new, "{steps}");
+                    done += 1;
+                }
+                if !died {
+                    break;
+                }
+            }
+            // A step for each old and each new file and one before the journal goes; one after that, and the end.
+            assert_eq!((taken_back, done), (old.len() + 3 + 1, 2));
+        }
+    }
+
+    #[test]
+    fn a_file_that_is_not_ours_is_never_taken_back() {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("b"), "old b").unwrap();
+        // All but the last of the new files are in place.
+        assert!(commit_and_die(folder.path(), 3));
+        fs::write(folder.path().join("c.tmp"), "another").unwrap();
+        fs::rename(folder.path().join("c.tmp"), folder.path().join("c")).unwrap();
+        remove_leftovers(folder.path()).unwrap();
+        let expected = [("b", "old b"), ("c", "another")].map(|(name, text)| (name.into(), text.into()));
+        assert_eq!(contents(folder.path()), BTreeMap::from(expected));
+    }
 
     fn entries() -> Vec<Entry> {
         let new = Fingerprint { device: 1, inode: u64::MAX, bytes: 7, modified: (-5, 999_999_999) };

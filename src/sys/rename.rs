@@ -8,6 +8,8 @@ use super::folder_of;
 
 /// Gives the file `from` the name `to`, which must be free: [`io::ErrorKind::AlreadyExists`] otherwise.
 pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    crash::point();
     match rename_no_replace(from, to) {
         Err(error) if is_unsupported(&error) => {}
         other => return other,
@@ -64,4 +66,27 @@ fn rename_no_replace(from: &Path, to: &Path) -> io::Result<()> {
 #[cfg(not(target_os = "linux"))]
 fn rename_no_replace(_: &Path, _: &Path) -> io::Result<()> {
     Err(io::ErrorKind::Unsupported.into())
+}
+
+/// Stands for a kill between two steps: a panic, after which tests find what a dead process leaves.
+#[cfg(test)]
+pub(super) mod crash {
+    use std::cell::Cell;
+
+    thread_local! {
+        static STEPS_LEFT: Cell<Option<u32>> = const { Cell::new(None) };
+    }
+
+    /// Lets that many steps of this thread pass, then panics at each.
+    pub(crate) fn after(steps: Option<u32>) {
+        STEPS_LEFT.set(steps);
+    }
+
+    /// A step.
+    pub(crate) fn point() {
+        match STEPS_LEFT.get() {
+            Some(0) => panic!("killed"),
+            left => STEPS_LEFT.set(left.map(|left| left - 1)),
+        }
+    }
 }

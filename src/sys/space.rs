@@ -136,16 +136,16 @@ impl fmt::Display for ByteCount {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
         if self.0 < 1024 {
-            return write!(f, "{} bytes", self.0);
+            return f.pad(&format!("{} bytes", self.0));
         }
         let mut value = self.0 as f64 / 1024.0;
         let mut unit = 0;
-        // What would be printed as 1024.0 belongs to the next unit.
-        while value >= 1023.95 && unit + 1 < UNITS.len() {
+        // What would be printed as 1024.00 belongs to the next unit.
+        while value >= 1023.995 && unit + 1 < UNITS.len() {
             value /= 1024.0;
             unit += 1;
         }
-        write!(f, "{value:.1} {}", UNITS[unit])
+        f.pad(&format!("{value:.2} {}", UNITS[unit]))
     }
 }
 
@@ -158,10 +158,10 @@ mod tests {
         let cases = [
             (0, "0 bytes"),
             (1023, "1023 bytes"),
-            (1024, "1.0 KiB"),
-            (1_048_575, "1.0 MiB"),
-            (5 << 30, "5.0 GiB"),
-            (u64::MAX, "16.0 EiB"),
+            (1024, "1.00 KiB"),
+            (1_048_575, "1.00 MiB"),
+            (5 << 30, "5.00 GiB"),
+            (u64::MAX, "16.00 EiB"),
         ];
         for (bytes, text) in cases {
             assert_eq!(ByteCount(bytes).to_string(), text);

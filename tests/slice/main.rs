@@ -1,6 +1,13 @@
 //! Cutting models, on small random ones that are made for the purpose.
 #![allow(missing_docs)]
 
+mod child;
+mod faults;
+mod kill;
+mod large;
 mod oracle;
+mod properties;
 mod prune;
 mod sample;
+mod shards;
+mod verify;

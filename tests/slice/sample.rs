@@ -5,7 +5,9 @@ use std::fs::File;
 use std::io::Write;
 use std::path::{Path, PathBuf};
 
-use moeslice::gguf::{Layout, Metadata, Model, OwnedValue, TensorInfo, TensorType, declared_alignment};
+use moeslice::gguf::{
+    Layout, Metadata, Model, OwnedValue, TensorInfo, TensorType, declared_alignment, shard_path,
+};
 use moeslice::moe::{Experts, Identity, Kept, Provenance};
 use moeslice::slice::{Cut, Options, SliceError, Written, prune};
 
@@ -66,7 +68,9 @@ pub struct Extras {
     pub shared: bool,
 }
 
+/// Width of the models: the largest block of all types.
 pub const N_EMBD: u64 = 256;
+/// Width of an expert.
 pub const N_FF: u64 = 256;
 pub const N_VOCAB: u64 = 40;
 
@@ -170,6 +174,23 @@ impl Sample {
     pub fn write(&self, path: &Path) -> Model {
         write_file(path, &self.metadata, &self.tensors);
         Model::open(path).unwrap()
+    }
+
+    /// Writes shards that hold these numbers of tensors, and opens the model.
+    pub fn write_shards(&self, prefix: &Path, tensors: &[usize]) -> Model {
+        assert_eq!(tensors.iter().sum::<usize>(), self.tensors.len());
+        let count = tensors.len() as u16;
+        let mut rest = self.tensors.as_slice();
+        for (index, &n) in (0..count).zip(tensors) {
+            let mut metadata = if index == 0 { self.metadata.clone() } else { Metadata::new() };
+            metadata.set("split.no", OwnedValue::U16(index));
+            metadata.set("split.count", OwnedValue::U16(count));
+            metadata.set("split.tensors.count", OwnedValue::I32(self.tensors.len() as i32));
+            let (part, next) = rest.split_at(n);
+            write_file(&shard_path(prefix, index, count), &metadata, part);
+            rest = next;
+        }
+        Model::open(&shard_path(prefix, 0, count)).unwrap()
     }
 }
 

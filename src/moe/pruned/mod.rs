@@ -115,8 +115,8 @@ impl PrunedShape {
     }
 }
 
-/// The first `k` experts of each layer, or of each group.
-fn any_experts(experts: &Experts, k: u32) -> Kept {
+/// The first `k` experts of each layer, or of each group: a choice to try sizes and outputs with.
+pub fn any_experts(experts: &Experts, k: u32) -> Kept {
     let groups = experts.groups.map_or(1, |groups| groups.count.max(1));
     let mut kept = BTreeMap::new();
     for layer in &experts.layers {

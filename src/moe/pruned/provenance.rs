@@ -30,7 +30,7 @@ pub struct Provenance {
 impl Provenance {
     /// The provenance of a cut of `model` by this version. A file that was cut before hands on its origin.
     pub fn new(model: &Model, identity: &Identity, score: &str, target: &str, corpora: Vec<String>) -> Self {
-        let origin = model.metadata().get(ORIGINAL_KEY).and_then(|value| value.as_str().map(str::to_owned));
+        let origin = Self::origin(model.metadata());
         Self {
             version: env!("CARGO_PKG_VERSION").to_owned(),
             source_fingerprint: identity.fingerprint.clone(),
@@ -39,6 +39,11 @@ impl Provenance {
             target: target.to_owned(),
             corpora,
         }
+    }
+
+    /// The fingerprint of the model that was never cut, which a pruned file carries.
+    pub fn origin(metadata: &Metadata) -> Option<String> {
+        metadata.get(ORIGINAL_KEY)?.as_str().map(str::to_owned)
     }
 
     /// What a file says of its own making; `None` for one that was not written by moeslice, or was edited since.

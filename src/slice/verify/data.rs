@@ -1,7 +1,7 @@
 //! The bytes of tensors.
 
 use super::super::hash_table::Remap;
-use super::super::{Progress, runs};
+use super::super::runs;
 use super::VerifyError;
 use super::difference::{Collector, Where};
 use crate::gguf::{GgufError, Model, ReadAt, Tensor};
@@ -9,6 +9,9 @@ use crate::moe::{ExpertLayer, ExpertTensor, Experts, Kept, PrunedShape};
 
 /// Bytes that are read of each model at once.
 const CHUNK: usize = 4 << 20;
+
+/// Called with the bytes done and the bytes to do; an error ends the comparison.
+type Step<'a> = &'a mut dyn FnMut(u64, u64) -> Result<(), VerifyError>;
 
 /// Reads both models side by side, each once.
 pub(super) struct Comparison<'a> {
@@ -22,7 +25,7 @@ pub(super) struct Comparison<'a> {
     slabs: u64,
     done: u64,
     total: u64,
-    progress: Progress<'a>,
+    step: Step<'a>,
 }
 
 /// How the data of a tensor of the base compare with those of the pruned model.
@@ -40,7 +43,7 @@ impl<'a> Comparison<'a> {
         experts: &'a Experts,
         kept: &'a Kept,
         direct: bool,
-        progress: Progress<'a>,
+        step: Step<'a>,
     ) -> Self {
         let mut kinds = vec![Kind::Whole; base.tensors().len()];
         for layer in &experts.layers {
@@ -64,7 +67,7 @@ impl<'a> Comparison<'a> {
             slabs: 0,
             done: 0,
             total,
-            progress,
+            step,
         }
     }
 
@@ -95,13 +98,14 @@ impl<'a> Comparison<'a> {
     }
 
     /// Reads `len` bytes of both tensors and tells whether they are the same.
-    fn same(&mut self, a: (&Tensor, u64), b: (&Tensor, u64), len: usize) -> Result<bool, GgufError> {
+    fn same(&mut self, a: (&Tensor, u64), b: (&Tensor, u64), len: usize) -> Result<bool, VerifyError> {
         let (chunk_a, chunk_b) = (&mut self.chunk_of_base[..len], &mut self.chunk_of_pruned[..len]);
         self.base.read_exact_at(a.0, a.1, chunk_a)?;
         self.pruned.read_exact_at(b.0, b.1, chunk_b)?;
         self.done += len as u64;
-        (self.progress)(self.done, self.total);
-        Ok(chunk_a == chunk_b)
+        let same = chunk_a == chunk_b;
+        (self.step)(self.done, self.total)?;
+        Ok(same)
     }
 
     /// Position within the chunks of the first byte that differs, from `start` on.

@@ -5,6 +5,8 @@ mod difference;
 mod metadata;
 
 use std::collections::BTreeMap;
+use std::path::PathBuf;
+use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
@@ -48,7 +50,7 @@ pub enum VerifyError {
     #[error("{}: {error}", file.display())]
     Kept {
         /// The base.
-        file: std::path::PathBuf,
+        file: PathBuf,
         /// What is against it.
         error: PrunedError,
     },
@@ -56,20 +58,23 @@ pub enum VerifyError {
     #[error("{}: carries no id map (moeslice.expert_ids.*): give the plan that it was cut by", file.display())]
     NoIdMap {
         /// The pruned model.
-        file: std::path::PathBuf,
+        file: PathBuf,
     },
     /// The pruned model was cut from another model.
     #[error("{}: expert {id} of layer {layer} comes from an expert that {} does not have", pruned.display(), base.display())]
     Origin {
         /// The pruned model.
-        pruned: std::path::PathBuf,
+        pruned: PathBuf,
         /// The base.
-        base: std::path::PathBuf,
+        base: PathBuf,
         /// The layer.
         layer: u32,
         /// The expert's id in the pruned model.
         id: u32,
     },
+    /// Stopped by the caller.
+    #[error("interrupted before everything was compared")]
+    Interrupted,
     /// There are differences.
     #[error("{0}")]
     Differs(Box<Differences>),
@@ -83,6 +88,17 @@ pub enum VerifyError {
 ///
 /// `base` may also be the model that an earlier cut began with: ids lead back through all cuts.
 pub fn verify(
+    base: &Model,
+    pruned: &Model,
+    keep: Option<&Kept>,
+    progress: Progress<'_>,
+) -> Result<Verified, VerifyError> {
+    verify_until(&AtomicBool::new(false), base, pruned, keep, progress)
+}
+
+/// As [`verify()`], until `interrupt` is set.
+pub fn verify_until(
+    interrupt: &AtomicBool,
     base: &Model,
     pruned: &Model,
     keep: Option<&Kept>,
@@ -108,7 +124,11 @@ pub fn verify(
     }
     // A table of ids that was cut twice holds replacements of replacements.
     let direct = provenance.as_ref().is_none_or(|provenance| provenance.source_fingerprint == fingerprint);
-    let mut comparison = data::Comparison::new(base, pruned, &base_experts, &kept, direct, progress);
+    let mut step = |done, total| {
+        progress(done, total);
+        if interrupt.load(Ordering::Relaxed) { Err(VerifyError::Interrupted) } else { Ok(()) }
+    };
+    let mut comparison = data::Comparison::new(base, pruned, &base_experts, &kept, direct, &mut step);
     comparison.run(&shape, &mut found)?;
     let (tensors, slabs, bytes) = comparison.counts();
     found.finish()?;

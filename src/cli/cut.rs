@@ -1,0 +1,225 @@
+//! Cutting a model by a plan, checking the result, and the table about it: what `prune` and `run` have in common.
+
+use super::choose_flags::corpus_lines;
+use super::failure::Failure;
+use super::output::{self, Unit, remark};
+use super::source::Source;
+use super::{INTERRUPT, output_failure};
+use crate::gguf;
+use crate::moe::{Provenance, ShardPolicy};
+use crate::plan::{Coverages, KeepLists, Plan, Ties};
+use crate::report::percent;
+use crate::slice::{self, Cut, Options, SliceError, VerifyError};
+use crate::sys::ByteCount;
+use clap::Args;
+use serde::Serialize;
+use std::path::PathBuf;
+use std::time::Instant;
+
+/// Where the pruned model goes.
+#[derive(Args, Clone, Debug)]
+#[command(next_help_heading = "Output")]
+pub struct CutFlags {
+    /// The pruned model to write (-o)
+    #[arg(short, long, value_name = "OUT.gguf")]
+    pub output: PathBuf,
+    /// Replace existing outputs
+    #[arg(long)]
+    pub force: bool,
+    /// Files of the output: "keep" as the input has, "single", or a size of each such as 2GiB
+    #[arg(long, value_name = "keep|single|SIZE", default_value = "keep", value_parser = shards)]
+    pub shards: ShardPolicy,
+    /// Do not compare the written file with its source
+    #[arg(long)]
+    pub no_verify: bool,
+    /// Machine-readable output
+    #[arg(long)]
+    pub json: bool,
+}
+
+fn shards(text: &str) -> Result<ShardPolicy, String> {
+    match text {
+        "keep" => Ok(ShardPolicy::Keep),
+        "single" => Ok(ShardPolicy::Single),
+        size => match format!("size:{size}").parse() {
+            Ok(crate::plan::Keep::Size(bytes)) => Ok(ShardPolicy::Size(bytes)),
+            _ => Err("expected keep, single, or a size such as 2GiB".into()),
+        },
+    }
+}
+
+/// What a cut did.
+#[derive(Debug, Serialize)]
+pub struct CutReport {
+    /// The files that were written.
+    pub files: Vec<PathBuf>,
+    /// Bytes of the source.
+    pub bytes_before: u64,
+    /// Bytes of what was written.
+    pub bytes: u64,
+    /// Experts of a layer before.
+    pub n_expert: u32,
+    /// Experts of a layer now.
+    pub k: u32,
+    /// Share of the routing that the kept experts had, where a usage is at hand.
+    #[serde(flatten)]
+    pub kept: Option<KeptShare>,
+    /// Where the cut fell between equal scores.
+    pub ties: Option<Ties>,
+    /// Seconds that the writing took.
+    pub slice_seconds: f64,
+    /// Seconds that the comparison with the source took.
+    pub verify_seconds: Option<f64>,
+}
+
+/// The share of the routing that kept experts cover.
+#[derive(Debug, Serialize)]
+pub struct KeptShare {
+    /// Mean over the layers.
+    pub coverage_mean: f64,
+    /// Of the worst layer.
+    pub coverage_worst: f64,
+    /// Which layer that is.
+    pub worst_layer: u32,
+}
+
+impl From<&Coverages> for KeptShare {
+    fn from(coverages: &Coverages) -> Self {
+        let all = coverages.all;
+        KeptShare { coverage_mean: all.mean, coverage_worst: all.worst, worst_layer: all.worst_layer }
+    }
+}
+
+impl CutFlags {
+    #[cfg(feature = "llama")]
+    /// Refuses outputs that could not be written, before any long work. `k` is the number of experts, where known.
+    pub fn check(&self, source: &Source, k: Option<u32>) -> Result<(), Failure> {
+        let smallest = source.experts.possible_keeps().first().copied().unwrap_or(source.experts.n_expert);
+        let keep = crate::moe::any_experts(&source.experts, k.unwrap_or(smallest));
+        let provenance = Provenance::new(&source.model, &source.identity, "", "", Vec::new());
+        let cut = Cut { model: &source.model, experts: &source.experts, keep: &keep, provenance };
+        slice::check(&cut, &self.output, &self.options()).map(drop).map_err(slice_failure)
+    }
+
+    fn options(&self) -> Options<'static> {
+        Options { force: self.force, shards: self.shards, interrupt: Some(&INTERRUPT) }
+    }
+
+    /// Cuts `source` by `plan`, and compares the result with it.
+    pub fn cut(
+        &self,
+        source: &Source,
+        plan: &Plan,
+        coverages: Option<&Coverages>,
+        quiet: bool,
+    ) -> Result<CutReport, Failure> {
+        let score = plan.score.as_deref().unwrap_or("plan");
+        let target = plan.target.clone().unwrap_or_else(|| plan.k.to_string());
+        let corpora =
+            corpus_lines(plan.corpora.iter().map(|corpus| (corpus.name.as_str(), corpus.sha256.clone())));
+        let provenance = Provenance::new(&source.model, &source.identity, score, &target, corpora);
+        let cut = Cut { model: &source.model, experts: &source.experts, keep: &plan.keep, provenance };
+
+        let begin = Instant::now();
+        let bar = output::progress(quiet, 0, Unit::Bytes);
+        bar.set_message("writing");
+        let written = slice::prune(&cut, &self.output, &self.options(), &mut |done, total| {
+            bar.set_length(total);
+            bar.set_position(done);
+        });
+        bar.finish_and_clear();
+        let written = written.map_err(slice_failure)?;
+        let slice_seconds = begin.elapsed().as_secs_f64();
+        let verify_seconds = match written.files.first() {
+            Some((first, _)) if !self.no_verify => Some(verify(source, first, &plan.keep, quiet)?),
+            _ => None,
+        };
+        Ok(CutReport {
+            bytes_before: source.model.total_bytes(),
+            bytes: written.bytes(),
+            files: written.files.into_iter().map(|(path, _)| path).collect(),
+            n_expert: source.experts.n_expert,
+            k: plan.k,
+            kept: coverages.map(KeptShare::from),
+            ties: plan.ties,
+            slice_seconds,
+            verify_seconds,
+        })
+    }
+}
+
+/// Compares a pruned file with its source; gives the seconds that it took.
+fn verify(source: &Source, pruned: &std::path::Path, keep: &KeepLists, quiet: bool) -> Result<f64, Failure> {
+    let bar = output::progress(quiet, 0, Unit::Bytes);
+    bar.set_message("verifying");
+    let pruned = gguf::Model::open(pruned).map_err(Failure::running)?;
+    let verified = slice::verify_until(&INTERRUPT, &source.model, &pruned, Some(keep), &mut |done, total| {
+        bar.set_length(total);
+        bar.set_position(done);
+    });
+    bar.finish_and_clear();
+    verified.map(|verified| verified.duration.as_secs_f64()).map_err(|error| match error {
+        VerifyError::Interrupted => Failure::InterruptedCheck,
+        error => Failure::running(error),
+    })
+}
+
+impl CutReport {
+    /// Prints the report.
+    pub fn print(&self, json: bool, quiet: bool) -> Result<(), Failure> {
+        if json {
+            return output::print_json(self);
+        }
+        if quiet {
+            return Ok(());
+        }
+        let share = self.bytes as f64 / self.bytes_before.max(1) as f64;
+        let mut rows = vec![
+            (
+                "size",
+                format!("{} → {} ({})", ByteCount(self.bytes_before), ByteCount(self.bytes), percent(share)),
+            ),
+            ("experts", format!("{} → {} a layer", self.n_expert, self.k)),
+        ];
+        if let Some(kept) = &self.kept {
+            let worst = format!("{} in layer {}", percent(kept.coverage_worst), kept.worst_layer);
+            rows.push((
+                "routing kept",
+                format!("{} on average, at worst {worst}", percent(kept.coverage_mean)),
+            ));
+        }
+        if let Some(ties) = self.ties.as_ref().filter(|ties| ties.experts > 0) {
+            let text =
+                format!("{} experts of equal score at the cut, in {} layers", ties.experts, ties.layers);
+            rows.push(("ties", text));
+        }
+        let verified = match self.verify_seconds {
+            Some(seconds) => format!(", compared with the source in {seconds:.1} s"),
+            None => ", not compared with the source".into(),
+        };
+        rows.push(("written", format!("in {:.1} s{verified}", self.slice_seconds)));
+        for file in &self.files {
+            rows.push(("", file.display().to_string()));
+        }
+        let lines: String = rows.iter().map(|(name, value)| format!("{name:<16}{value}\n")).collect();
+        output::print(&lines)
+    }
+}
+
+/// How a failed cut ends the command.
+pub fn slice_failure(error: SliceError) -> Failure {
+    match error {
+        SliceError::Interrupted => Failure::Interrupted,
+        SliceError::File(error) => output_failure(error),
+        error @ (SliceError::SameFile { .. } | SliceError::NoName { .. }) => Failure::Arguments(error.into()),
+        error @ (SliceError::Shape { .. } | SliceError::HashTable { .. }) => Failure::input(error),
+        error => Failure::running(error),
+    }
+}
+
+/// Says what a plan's usage or source has to do with the model at hand, when that is worth a word.
+pub fn remark_kinship(kinship: crate::profile::Kinship, quiet: bool) {
+    if let Some(text) = kinship.remark() {
+        remark(quiet, text);
+    }
+}

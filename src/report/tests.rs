@@ -1,0 +1,284 @@
+use super::*;
+use crate::moe::{ExpertLayer, Experts, Groups, LayerKind, family};
+use crate::plan::{Pins, Planner};
+use crate::profile::fixture;
+use crate::score::Blend;
+
+/// Two layers of four experts, two used; the corpora want opposite experts in layer 1. Expert 2 of layer 3 is dead.
+fn usage() -> Usage {
+    fixture::usage(
+        2,
+        &[("dev", 10), ("pm", 4)],
+        &[
+            (1, &[(&[10, 6, 3, 1], None), (&[1, 1, 2, 4], None)]),
+            (3, &[(&[9, 9, 0, 2], None), (&[4, 3, 0, 1], None)]),
+        ],
+    )
+}
+
+fn report() -> UsageReport {
+    UsageReport::new(&usage()).unwrap()
+}
+
+fn near(a: f64, b: f64) -> bool {
+    (a - b).abs() < 1e-12
+}
+
+#[test]
+fn steps_are_eighths_and_then_sixteenths_from_the_used_number_on() {
+    assert_eq!(steps(32, 4), [4, 8, 12, 16, 18, 20, 22, 24, 26, 28, 30, 32]);
+    assert_eq!(steps(256, 8), [32, 64, 96, 128, 144, 160, 176, 192, 208, 224, 240, 256]);
+    assert_eq!(steps(60, 10), [15, 23, 30, 34, 38, 42, 45, 49, 53, 57, 60]);
+    assert_eq!(steps(4, 2), [2, 3, 4]);
+    assert_eq!(steps(1, 1), [1]);
+    assert_eq!(*steps(u32::MAX, 1).last().unwrap(), u32::MAX);
+}
+
+#[test]
+fn coverage_rows_hold_all_and_each_corpus_by_its_own_and_the_joint_experts() {
+    let report = report();
+    assert_eq!(report.rows.iter().map(|row| row.k).collect::<Vec<_>>(), [2, 3, 4]);
+    let row = &report.rows[0];
+    // Totals are [11, 7, 5, 5] and [13, 12, 0, 3]: experts 0 and 1 in both layers.
+    assert_eq!((row.all.worst, row.all.worst_layer), (18.0 / 28.0, 1));
+    assert!(near(row.all.mean, (18.0 / 28.0 + 25.0 / 28.0) / 2.0));
+    let pm = &row.corpora["pm"];
+    assert_eq!((pm.own.worst, pm.own.worst_layer), (6.0 / 8.0, 1)); // experts 3 and 2
+    assert_eq!((pm.joint.worst, pm.joint.worst_layer), (2.0 / 8.0, 1));
+    assert!(near(pm.own.mean, (6.0 / 8.0 + 7.0 / 8.0) / 2.0));
+    let dev = &row.corpora["dev"];
+    assert_eq!(dev.own, dev.joint);
+    assert!(
+        report.rows[2].corpora.values().all(|corpus| corpus.own.worst == 1.0 && corpus.joint.mean == 1.0)
+    );
+}
+
+#[test]
+fn layer_rows_tell_how_uneven_the_routing_is() {
+    let table = report().layers;
+    let (first, second) = (&table.rows[0].all, &table.rows[1].all);
+    assert_eq!((table.rows[0].layer, table.rows[0].n_tokens, table.rows[0].n_expert), (1, 14, 4));
+    assert_eq!((first.max_min_ratio, first.dead_experts), (Some(11.0 / 5.0), 0));
+    // mean 7, deviations 4, 0, -2, -2
+    assert!(near(first.std_mean_ratio, 6f64.sqrt() / 7.0));
+    let plogp = |count: f64| -(count / 28.0) * (count / 28.0).log2();
+    assert!(near(first.entropy_bits, plogp(11.0) + plogp(7.0) + 2.0 * plogp(5.0)));
+    assert_eq!(first.entropy_bits_max, 2.0);
+    assert_eq!((second.max_min_ratio, second.max_min_ratio_live, second.dead_experts), (None, 13.0 / 3.0, 1));
+    assert_eq!(table.rows[1].corpora["pm"].max_min_ratio_live, 4.0);
+    // One finite and one infinite ratio: the median is infinite.
+    assert_eq!((table.median_max_min_ratio, table.layers_with_dead_experts), (None, 1));
+    assert!(near(table.median_max_min_ratio_live, (2.2 + 13.0 / 3.0) / 2.0));
+}
+
+#[test]
+fn an_even_routing_has_ratio_one_and_full_entropy() {
+    let usage =
+        fixture::usage(1, &[("a", 8)], &[(0, &[(&[2, 2, 2, 2], None)]), (1, &[(&[8, 0, 0, 0], None)])]);
+    let rows = UsageReport::new(&usage).unwrap().layers.rows;
+    assert_eq!(rows[0].all.max_min_ratio, Some(1.0));
+    assert_eq!((rows[0].all.std_mean_ratio, rows[0].all.entropy_bits), (0.0, 2.0));
+    assert_eq!((rows[1].all.max_min_ratio_live, rows[1].all.entropy_bits.to_string().as_str()), (1.0, "0"));
+}
+
+#[test]
+fn the_median_is_the_middle_or_the_mean_of_two() {
+    let counts: [&[u64]; 3] = [&[9, 1], &[2, 1], &[5, 1]];
+    let of = |n: usize| {
+        let columns: Vec<[fixture::Column<'_>; 1]> =
+            counts[..n].iter().map(|&count| [(count, None)]).collect();
+        let layers: Vec<_> =
+            columns.iter().enumerate().map(|(at, column)| (at as u32, &column[..])).collect();
+        UsageReport::new(&fixture::usage(1, &[("a", 10)], &layers)).unwrap().layers.median_max_min_ratio
+    };
+    assert_eq!(of(3), Some(5.0));
+    assert_eq!(of(2), Some(5.5));
+    assert_eq!(of(1), Some(9.0));
+}
+
+#[test]
+fn overlap_compares_the_hot_halves_of_each_pair() {
+    let overlap = report().overlap.unwrap();
+    assert_eq!(overlap.k, 2);
+    // dev is hot for 0, 1 in both layers; pm for 3, 2 and for 0, 1.
+    let row = &overlap.rows[0];
+    assert_eq!((row.a.as_str(), row.b.as_str()), ("dev", "pm"));
+    assert_eq!((row.shared_mean, row.shared_least, row.least_layer), (1.0, 0, 1));
+    assert_eq!((row.shared_by_chance, row.jaccard_mean), (1.0, 0.5));
+    let one = fixture::usage(1, &[("a", 3)], &[(0, &[(&[2, 1], None)])]);
+    assert!(UsageReport::new(&one).unwrap().overlap.is_none());
+}
+
+#[test]
+fn the_pair_that_shares_most_comes_first() {
+    let usage = fixture::usage(
+        1,
+        &[("a", 10), ("b", 10), ("c", 10)],
+        &[(0, &[(&[5, 5, 0, 0], None), (&[0, 0, 5, 5], None), (&[6, 4, 0, 0], None)])],
+    );
+    let overlap = UsageReport::new(&usage).unwrap().overlap.unwrap();
+    let pairs: Vec<_> =
+        overlap.rows.iter().map(|row| (row.a.as_str(), row.b.as_str(), row.shared_mean)).collect();
+    assert_eq!(pairs, [("a", "c", 2.0), ("a", "b", 0.0), ("b", "c", 0.0)]);
+    assert!(overlap.to_string().contains("a and c want the same experts most, b and c least."));
+}
+
+#[test]
+fn the_sentences_name_the_smallest_k_and_the_limits_of_the_table() {
+    let mut counts = vec![1u64; 20];
+    counts[0] = 200;
+    counts[1] = 161;
+    // 361 + 19 - 1 more of the rest: 95 % of 379 is 360.05.
+    let usage = fixture::usage(1, &[("a", 379)], &[(5, &[(&counts, None)])]);
+    let report = UsageReport::new(&usage).unwrap();
+    assert!(
+        report.meaning.starts_with("K = 2 of 20 is the least that leaves every layer 95% of its routing")
+    );
+    assert!(report.meaning.contains("in layer 5"), "{}", report.meaning);
+    assert!(report.limits.contains("not profiled"));
+    let even = fixture::usage(1, &[("a", 4)], &[(0, &[(&[1, 1, 1, 1], None)])]);
+    let meaning = UsageReport::new(&even).unwrap().meaning;
+    assert!(meaning.starts_with("Only all 4 experts") && meaning.contains("lose 50.0%"), "{meaning}");
+}
+
+#[test]
+fn nothing_routed_gives_no_report() {
+    let usage = fixture::usage(1, &[("a", 0)], &[(0, &[(&[0, 0], None)])]);
+    assert!(UsageReport::new(&usage).is_none());
+}
+
+#[test]
+fn json_has_the_names_that_scripts_rely_on() {
+    let json = serde_json::to_value(report()).unwrap();
+    let row = &json["rows"][0];
+    for key in ["k", "coverage_mean", "coverage_worst", "worst_layer"] {
+        assert!(row[key].is_number(), "{key}");
+    }
+    assert!(row["corpora"]["pm"]["coverage_worst"].is_number());
+    assert!(row["corpora"]["pm"]["joint"]["coverage_worst"].is_number());
+    assert_eq!(json["layers"]["rows"][1]["max_min_ratio"], serde_json::Value::Null);
+    assert_eq!(json["layers"]["rows"][1]["dead_experts"], 1);
+    assert_eq!(json["overlap"]["rows"][0]["shared_least"], 0);
+    assert!(json["meaning"].is_string() && json["limits"].is_string());
+}
+
+#[test]
+fn the_text_of_a_report() {
+    insta::assert_snapshot!(report().to_string());
+}
+
+#[test]
+fn figures_that_were_imported_are_said_to_be() {
+    let mut usage = usage();
+    assert!(!report().to_string().contains("Imported"));
+    usage.run.merged_from = vec![usage.run.clone(); 2];
+    usage.run.merged_from[1].imported_from = Some("llama-imatrix, a.gguf".into());
+    let report = UsageReport::new(&usage).unwrap();
+    assert_eq!(report.imported_from, ["llama-imatrix, a.gguf"]);
+    assert!(report.to_string().contains("Imported: llama-imatrix, a.gguf\n"));
+}
+
+/// A usage with `names` as corpora, in layers with numbers of three digits and counts of all sizes.
+fn wide(names: &[&str]) -> Usage {
+    let counts: Vec<Vec<u64>> = (0..names.len() as u64)
+        .map(|at| (0..64).map(|id| (id * 7919 + at * 104_729) % 99_991).collect())
+        .collect();
+    let column: Vec<fixture::Column<'_>> = counts.iter().map(|count| (count.as_slice(), None)).collect();
+    let corpora: Vec<(&str, u64)> = names.iter().map(|name| (*name, 10_000_000)).collect();
+    fixture::usage(1, &corpora, &[(7, &column), (118, &column)])
+}
+
+const NAMES: [&str; 9] =
+    ["dev", "pm", "family", "a-corpus-with-quite-a-long-name", "e", "f", "g", "señales de humo", "i"];
+
+#[test]
+fn tables_fit_80_columns_whatever_the_corpora() {
+    for n in 1..=NAMES.len() {
+        let usage = wide(&NAMES[..n]);
+        let text = UsageReport::new(&usage).unwrap().to_string();
+        let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= 80, "{n} corpora: {widest}\n{text}");
+        assert!(text.lines().all(|line| line == line.trim_end()), "{text}");
+        let model = model(64, 1, &[7, 118]);
+        let (blend, pins) = (Blend::Tokens, Pins::default());
+        let planner = Planner::new(&usage, &model, Score::Frequency, &blend, &pins).unwrap();
+        let table = PlanTable::new(&planner, &|k| Ok(u64::from(k) << 40), true).unwrap();
+        let text = table.to_string();
+        let widest = text.lines().map(|line| line.chars().count()).max().unwrap();
+        assert!(widest <= 80, "{n} corpora: {widest}\n{text}");
+    }
+}
+
+fn model(n_expert: u32, n_expert_used: u32, layers: &[u32]) -> Experts {
+    let layer = |&layer: &u32| ExpertLayer {
+        layer,
+        n_expert,
+        n_used: n_expert_used,
+        kind: LayerKind::Trunk,
+        tensors: vec![],
+        hash_table: None,
+        bytes_per_expert: 0,
+    };
+    Experts {
+        architecture: "deepseek2".into(),
+        family: family("deepseek2"),
+        n_layer: layers.last().unwrap() + 1,
+        n_expert,
+        n_expert_used,
+        used_per_layer: None,
+        groups: None,
+        n_nextn: 0,
+        gate: None,
+        shared: false,
+        chunks: false,
+        layers: layers.iter().map(layer).collect(),
+    }
+}
+
+#[test]
+fn the_plan_table_has_the_exact_bytes_and_coverage_of_every_candidate() {
+    let (usage, model) = (usage(), model(4, 2, &[1, 3]));
+    let (blend, pins) = (Blend::Tokens, Pins::default());
+    let planner = Planner::new(&usage, &model, Score::Frequency, &blend, &pins).unwrap();
+    let table = PlanTable::new(&planner, &|k| Ok(1000 + u64::from(k)), false).unwrap();
+    let row = &table.rows[0];
+    assert_eq!((row.k, row.bytes, row.ties), (2, 1002, 0));
+    assert_eq!((row.all.worst, row.all.worst_layer), (18.0 / 28.0, 1));
+    assert_eq!(row.corpora["pm"].worst, 2.0 / 8.0);
+    assert_eq!(table.rows[1].ties, 1); // 5 and 5 in layer 1
+    let json = serde_json::to_value(&table).unwrap();
+    for key in ["k", "bytes", "coverage_mean", "coverage_worst", "worst_layer", "ties"] {
+        assert!(json["rows"][0][key].is_number(), "{key}");
+    }
+    let broken = PlanTable::new(&planner, &|_| Err("disk".into()), false).unwrap_err();
+    assert!(matches!(broken, crate::plan::PlanError::Size { k: 2, .. }));
+}
+
+#[test]
+fn the_plan_table_shows_possible_numbers_alone_and_says_what_limits_them() {
+    let usage = wide(&NAMES[..1]);
+    let mut model = model(64, 6, &[7, 118]);
+    model.groups = Some(Groups { count: 8, used: 4 });
+    let (blend, pins) = (Blend::Tokens, "7:0,7:1,7:2".parse().unwrap());
+    let planner = Planner::new(&usage, &model, Score::Frequency, &blend, &pins).unwrap();
+    let table = PlanTable::new(&planner, &|k| Ok(u64::from(k)), false).unwrap();
+    // 16 has no room for three pins in one group.
+    assert_eq!(table.rows.iter().map(|row| row.k).collect::<Vec<_>>(), [24, 32, 40, 48, 56, 64]);
+    assert_eq!(
+        table.limits,
+        [
+            "possible K: 16 to 64 in steps of 8 (7 numbers)",
+            "a token goes to 6 experts: K cannot be less",
+            "8 groups of experts, of which a token reaches 4: each keeps the same number",
+        ]
+    );
+}
+
+#[test]
+fn numbers_are_written_for_people() {
+    assert_eq!([0.0, 0.29, 0.57, 0.9999, 1.0].map(table::tenths), ["0.0", "29.0", "57.0", "99.9", "100.0"]);
+    assert_eq!([0.0, 0.0001, 1.0 - 0.71, 1.0].map(table::percent_up), ["0.0%", "0.1%", "29.0%", "100.0%"]);
+    assert_eq!([1.0, 14.25, 99.94, 99.96, 2810.4].map(table::ratio), ["1.0", "14.2", "99.9", "100", "2810"]);
+    assert_eq!([0, 999, 1000, 1_234_567].map(table::grouped), ["0", "999", "1,000", "1,234,567"]);
+    assert_eq!(table::short("señales", 4), "señ…");
+}

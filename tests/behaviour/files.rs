@@ -1,0 +1,76 @@
+//! Outputs that must not be written, and those that must not be there when something fails.
+
+use crate::support::{demo, folder, moeslice, refuses, succeeds, write_usage};
+use std::fs;
+use std::path::Path;
+use tempfile::TempDir;
+
+/// A folder with a copy of the demo model and a usage of it.
+fn with_model() -> TempDir {
+    let folder = folder();
+    fs::copy(demo(), folder.path().join("m.gguf")).unwrap();
+    write_usage(&folder.path().join("u.json"), &folder.path().join("m.gguf"), |_, expert| {
+        u64::from(expert) + 1
+    });
+    folder
+}
+
+fn prune(folder: &TempDir, output: &Path) -> assert_cmd::Command {
+    let mut command = moeslice();
+    command
+        .arg("prune")
+        .arg("-m")
+        .arg(folder.path().join("m.gguf"))
+        .arg("--usage")
+        .arg(folder.path().join("u.json"))
+        .args(["--keep", "16", "-o"])
+        .arg(output);
+    command
+}
+
+#[test]
+fn the_model_itself_is_never_the_output() {
+    let folder = with_model();
+    let at = |name: &str| folder.path().join(name);
+    fs::hard_link(at("m.gguf"), at("hard.gguf")).unwrap();
+    std::os::unix::fs::symlink(at("m.gguf"), at("soft.gguf")).unwrap();
+    let before = fs::read(at("m.gguf")).unwrap();
+    for name in ["m.gguf", "hard.gguf", "soft.gguf", "./m.gguf"] {
+        refuses(prune(&folder, &at(name)).arg("--force"), 2, &["the model itself"]);
+    }
+    assert!(fs::read(at("m.gguf")).unwrap() == before);
+}
+
+#[test]
+fn an_existing_output_is_replaced_only_on_request() {
+    let folder = with_model();
+    let out = folder.path().join("out.gguf");
+    fs::write(&out, "precious").unwrap();
+    refuses(&mut prune(&folder, &out), 2, &["exists already", "--force"]);
+    assert_eq!(fs::read(&out).unwrap(), b"precious");
+    succeeds(prune(&folder, &out).arg("--force"));
+    assert!(fs::metadata(&out).unwrap().len() > 1_000_000);
+}
+
+#[test]
+fn a_folder_that_does_not_exist_is_named() {
+    let folder = with_model();
+    refuses(&mut prune(&folder, &folder.path().join("no/out.gguf")), 1, &["no does not exist"]);
+}
+
+#[test]
+fn a_source_that_does_not_fit_the_disk_leaves_nothing_behind() {
+    let folder = with_model();
+    let out = folder.path().join("out.gguf");
+    // A limit on the size of files stands in for a full disk.
+    let script = format!(
+        "ulimit -f 1000; exec {} prune -m {} --usage {} --keep 16 -o {}",
+        env!("CARGO_BIN_EXE_moeslice"),
+        folder.path().join("m.gguf").display(),
+        folder.path().join("u.json").display(),
+        out.display()
+    );
+    let output = std::process::Command::new("bash").args(["-c", &script]).output().unwrap();
+    assert_eq!(output.status.code(), Some(1), "{output:?}");
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 2, "only the model and its usage are there");
+}

@@ -1,0 +1,125 @@
+//! Models that cannot be used, each refused with its reason and exit code 3.
+
+use crate::support::{demo, folder, moeslice, refuses, succeeds, variant};
+use moeslice::gguf::TensorInfo;
+use std::path::Path;
+
+fn inspect_refuses(path: &Path, words: &[&str]) {
+    refuses(moeslice().arg("inspect").arg(path), 3, words);
+}
+
+fn written(bytes: &[u8], words: &[&str]) {
+    let folder = folder();
+    let path = folder.path().join("model.gguf");
+    std::fs::write(&path, bytes).unwrap();
+    inspect_refuses(&path, words);
+}
+
+#[test]
+fn what_is_no_gguf_is_told_what_it_is() {
+    written(b"", &["model.gguf"]);
+    written(b"GGU", &["model.gguf"]);
+    written(b"<!DOCTYPE html><html><body>404</body></html>", &["HTML"]);
+    written(b"version https://git-lfs.github.com/spec/v1\noid sha256:00\nsize 1\n", &["Git LFS"]);
+    written(
+        b"GGUF\x00\x00\x00\x03\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+        &["big-endian"],
+    );
+    written(
+        b"GGUF\x01\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+        &["version 1"],
+    );
+    written(
+        b"GGUF\x63\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00\x00",
+        &["version 99"],
+    );
+}
+
+#[test]
+fn a_model_that_does_not_exist_is_named() {
+    inspect_refuses(Path::new("no/such/model.gguf"), &["no/such/model.gguf", "No such file"]);
+}
+
+#[test]
+fn a_truncated_model_names_the_first_tensor_beyond_its_end() {
+    let folder = folder();
+    let path = folder.path().join("cut.gguf");
+    let whole = std::fs::read(demo()).unwrap();
+    std::fs::write(&path, &whole[..whole.len() / 2]).unwrap();
+    inspect_refuses(&path, &["cut.gguf", "blk."]);
+}
+
+#[test]
+fn a_dense_model_is_no_mixture_of_experts() {
+    let folder = folder();
+    let path = folder.path().join("dense.gguf");
+    variant(&path, |metadata, tensors| {
+        metadata.remove("qwen3moe.expert_count");
+        tensors.retain(|(info, _)| !info.name.contains("_exps") && !info.name.contains("gate_inp"));
+    });
+    inspect_refuses(&path, &["not a Mixture-of-Experts model"]);
+    refuses(
+        moeslice().args(["prune", "--plan", "p.json", "-o", "o.gguf", "-m"]).arg(&path),
+        3,
+        &["not a Mixture-of-Experts model"],
+    );
+}
+
+#[test]
+fn metadata_and_tensors_that_disagree_are_refused_with_both_numbers() {
+    let folder = folder();
+    let path = folder.path().join("mixed.gguf");
+    variant(&path, |metadata, _| metadata.set("qwen3moe.expert_count", 24_u32));
+    inspect_refuses(&path, &["24", "32", "ffn_"]);
+}
+
+#[test]
+fn an_unknown_tensor_of_expert_size_is_refused_by_name() {
+    let folder = folder();
+    let path = folder.path().join("new.gguf");
+    variant(&path, |_, tensors| {
+        let info =
+            TensorInfo::new("blk.2.ffn_novel.weight", vec![4, 32], moeslice::gguf::TensorType::F32).unwrap();
+        tensors.push((info, vec![0; 512]));
+    });
+    inspect_refuses(&path, &["blk.2.ffn_novel.weight"]);
+}
+
+#[test]
+fn inspect_shows_what_the_demo_model_holds() {
+    let text = succeeds(moeslice().arg("inspect").arg(demo()));
+    for part in ["qwen3moe", "32 a layer, 4 used", "softmax", "4-32", "ffn_down_exps.weight", "8704"] {
+        assert!(text.contains(part), "{part:?} is missing in:\n{text}");
+    }
+    assert!(text.lines().all(|line| line.chars().count() <= 90), "{text}");
+    let json: serde_json::Value =
+        serde_json::from_str(&succeeds(moeslice().arg("inspect").arg(demo()).arg("--json"))).unwrap();
+    assert_eq!(json["n_expert"], 32);
+    assert_eq!(json["rows"].as_array().unwrap().len(), 4);
+    assert_eq!(json["possible_k"].as_array().unwrap().len(), 29);
+}
+
+#[test]
+fn wrong_arguments_exit_with_2() {
+    moeslice().assert().code(2);
+    moeslice().arg("no-such-command").assert().code(2);
+    moeslice().args(["prune", "-m", "m.gguf", "-o", "o.gguf"]).assert().code(2);
+    moeslice().arg("--help").assert().code(0);
+    moeslice().arg("--version").assert().code(0);
+}
+
+#[test]
+fn a_closed_pipe_is_success() {
+    use std::process::{Command, Stdio};
+    let mut child = Command::new(env!("CARGO_BIN_EXE_moeslice"))
+        .args(["inspect", "--json"])
+        .arg(demo())
+        .stdout(Stdio::piped())
+        .stderr(Stdio::piped())
+        .spawn()
+        .unwrap();
+    drop(child.stdout.take());
+    let output = child.wait_with_output().unwrap();
+    assert!(output.status.success());
+    assert!(output.stderr.is_empty(), "{}", String::from_utf8_lossy(&output.stderr));
+}

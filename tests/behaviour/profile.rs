@@ -1,0 +1,260 @@
+//! Profiling: what is counted, and what is refused.
+
+use crate::support::{demo, folder, json, moeslice, refuses, repository, succeeds, variant};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+/// `profile` on the processor; texts and further flags follow.
+fn profile(model: &Path, output: &Path) -> assert_cmd::Command {
+    let mut command = moeslice();
+    command
+        .args(["profile", "-q", "-dev", "none", "-c", "128", "-t", "2", "-m"])
+        .arg(model)
+        .arg("-o")
+        .arg(output);
+    command
+}
+
+fn text(length: usize) -> String {
+    let code = fs::read_to_string(repository("src/profile/corpus.rs")).unwrap();
+    code.chars().take(length).collect()
+}
+
+fn sums<'u>(usage: &'u Value, layer: usize, corpus: &str) -> &'u Value {
+    match corpus {
+        "" => &usage["layers"][layer]["total"],
+        name => &usage["layers"][layer]["corpora"][name],
+    }
+}
+
+fn counts(usage: &Value, layer: usize, corpus: &str) -> Vec<u64> {
+    let list = sums(usage, layer, corpus)["count"].as_array().unwrap();
+    list.iter().map(|count| count.as_u64().unwrap()).collect()
+}
+
+#[test]
+fn every_corpus_counts_apart_and_together() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("a.txt"), text(3000)).unwrap();
+    fs::create_dir(at("b")).unwrap();
+    fs::write(at("b/one.md"), "Y aconteció que en aquellos días la familia se juntó en la casa. ".repeat(9))
+        .unwrap();
+    fs::write(at("b/two.md"), text(500)).unwrap();
+    let run = |output: &str, texts: &[&str]| {
+        let mut command = profile(&demo(), &at(output));
+        for name in texts {
+            command.arg("-f").arg(at(name));
+        }
+        succeeds(&mut command);
+        json(&at(output))
+    };
+    let both = run("both.json", &["a.txt", "b"]);
+    let (a, b) = (run("a.json", &["a.txt"]), run("b.json", &["b"]));
+    let names: Vec<&str> =
+        both["corpora"].as_array().unwrap().iter().map(|c| c["name"].as_str().unwrap()).collect();
+    assert_eq!(names, ["a", "b"]);
+    for layer in 0..4 {
+        assert_eq!(counts(&both, layer, "a"), counts(&a, layer, ""));
+        assert_eq!(counts(&both, layer, "b"), counts(&b, layer, ""));
+        let sum: Vec<u64> =
+            counts(&a, layer, "").iter().zip(counts(&b, layer, "")).map(|(a, b)| a + b).collect();
+        assert_eq!(counts(&both, layer, ""), sum);
+        let tokens = sums(&both, layer, "")["n_tokens"].as_u64().unwrap();
+        assert_eq!(sum.iter().sum::<u64>(), tokens * 4, "every token selects four experts in every layer");
+        let weights = sums(&both, layer, "")["weight"].as_array().unwrap();
+        let mass: f64 = weights.iter().map(|weight| weight.as_f64().unwrap()).sum();
+        assert!(
+            (mass - tokens as f64).abs() < 1e-3 * tokens as f64,
+            "weights of a token add up to one: {mass} of {tokens}"
+        );
+    }
+    assert_ne!(counts(&both, 3, "a"), counts(&both, 3, "b"));
+}
+
+#[test]
+fn the_same_input_gives_the_same_bytes_but_for_run() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("t.txt"), text(2000)).unwrap();
+    let run = |output: &str| {
+        succeeds(profile(&demo(), &at(output)).arg("-f").arg(at("t.txt")));
+        let mut usage = json(&at(output));
+        usage["run"] = Value::Null;
+        usage
+    };
+    assert_eq!(run("one.json"), run("two.json"));
+}
+
+#[test]
+fn how_the_windows_are_computed_does_not_change_the_counts() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("t.txt"), text(2500)).unwrap();
+    let run = |flags: &[&str]| {
+        succeeds(profile(&demo(), &at("u.json")).arg("--force").arg("-f").arg(at("t.txt")).args(flags));
+        let usage = json(&at("u.json"));
+        (0..4).map(|layer| counts(&usage, layer, "")).collect::<Vec<_>>()
+    };
+    let plain = run(&[]);
+    assert_eq!(run(&["-b", "128"]), plain, "one window a batch");
+    assert_eq!(run(&["--lm-head"]), plain, "with logits");
+    assert_eq!(run(&["--score-data", "counts"]), plain, "without gate weights");
+    // Other kernels serve a small ubatch, and round otherwise: near-ties may fall the other way.
+    let several = run(&["-ub", "32"]);
+    for (layer, (a, b)) in plain.iter().zip(&several).enumerate() {
+        let tokens = a.iter().sum::<u64>() / 4;
+        assert_eq!(b.iter().sum::<u64>() / 4, tokens, "layer {layer} sees every token of every ubatch");
+        let moved: u64 = a.iter().zip(b).map(|(&a, &b)| a.abs_diff(b)).sum::<u64>() / 2;
+        assert!(moved * 50 <= tokens, "layer {layer}: {moved} of {tokens} tokens selected another expert");
+    }
+}
+
+#[test]
+fn short_texts_and_last_windows_count() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("short.txt"), "def f(x):\n    return x\n").unwrap();
+    succeeds(profile(&demo(), &at("short.json")).arg("-f").arg(at("short.txt")));
+    let short = json(&at("short.json"));
+    let tokens = short["corpora"][0]["tokens"].as_u64().unwrap();
+    assert!((4..64).contains(&tokens), "{tokens}");
+    assert_eq!(sums(&short, 3, "")["n_tokens"].as_u64(), Some(tokens), "the last layer sees every token");
+
+    fs::write(at("long.txt"), text(1500)).unwrap();
+    succeeds(profile(&demo(), &at("long.json")).arg("-f").arg(at("long.txt")));
+    let all = json(&at("long.json"))["corpora"][0]["tokens"].as_u64().unwrap();
+    assert!(!all.is_multiple_of(128), "the last window is meant to be short: {all}");
+    succeeds(profile(&demo(), &at("some.json")).args(["--chunks", "2", "-f"]).arg(at("long.txt")));
+    assert_eq!(json(&at("some.json"))["corpora"][0]["tokens"], 256);
+}
+
+#[test]
+fn a_leading_token_takes_the_place_of_each_windows_first() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    variant(&at("bos.gguf"), |metadata, _| metadata.set("tokenizer.ggml.add_bos_token", true));
+    fs::write(at("t.txt"), text(1200)).unwrap();
+    let run = |model: &Path| {
+        succeeds(profile(model, &at("u.json")).arg("--force").arg("-f").arg(at("t.txt")));
+        json(&at("u.json"))
+    };
+    let (plain, bos) = (run(&demo()), run(&at("bos.gguf")));
+    let tokens = |usage: &Value| usage["corpora"][0]["tokens"].as_u64().unwrap();
+    assert_eq!(tokens(&bos), tokens(&plain) + 1, "one token before the text, none added to later windows");
+    assert_ne!(counts(&bos, 0, ""), counts(&plain, 0, ""));
+}
+
+#[test]
+fn texts_that_are_none_are_refused() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let out = at("u.json");
+    fs::write(at("empty.txt"), "").unwrap();
+    refuses(profile(&demo(), &out).arg("-f").arg(at("empty.txt")), 3, &["holds no text"]);
+    fs::write(at("latin.txt"), b"ma\xF1ana").unwrap();
+    refuses(profile(&demo(), &out).arg("-f").arg(at("latin.txt")), 3, &["latin.txt", "UTF-8"]);
+    fs::write(at("wide.txt"), b"\xFF\xFEa\0b\0").unwrap();
+    refuses(profile(&demo(), &out).arg("-f").arg(at("wide.txt")), 3, &["UTF-16"]);
+    refuses(profile(&demo(), &out).arg("-f").arg(at("missing.txt")), 3, &["missing.txt"]);
+    assert!(!out.exists());
+}
+
+#[test]
+fn a_device_that_does_not_exist_lists_those_that_do() {
+    let folder = folder();
+    fs::write(folder.path().join("t.txt"), "text").unwrap();
+    let mut command = moeslice();
+    command
+        .args(["profile", "-dev", "Nonsense7", "-o", "-", "-m"])
+        .arg(demo())
+        .arg("-f")
+        .arg(folder.path().join("t.txt"));
+    refuses(&mut command, 2, &["Nonsense7", "CPU", "none"]);
+}
+
+#[test]
+fn layers_for_a_gpu_that_is_not_there_run_on_the_processor_and_say_so() {
+    let folder = folder();
+    fs::write(folder.path().join("t.txt"), "text").unwrap();
+    let mut command = moeslice();
+    command.args(["profile", "-dev", "none", "-ngl", "99", "-o", "-", "-m"]).arg(demo());
+    let output = command.arg("-f").arg(folder.path().join("t.txt")).output().unwrap();
+    assert!(output.status.success());
+    assert!(String::from_utf8_lossy(&output.stderr).contains("--gpu-layers 99 has no effect"), "{output:?}");
+}
+
+#[test]
+fn a_model_that_llama_cpp_refuses_says_why() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    variant(&at("headless.gguf"), |metadata, _| {
+        metadata.remove("tokenizer.ggml.model");
+    });
+    fs::write(at("t.txt"), "text").unwrap();
+    refuses(profile(&at("headless.gguf"), &at("u.json")).arg("-f").arg(at("t.txt")), 3, &["tokenizer"]);
+}
+
+#[test]
+fn an_output_in_the_way_is_refused_before_the_model_is_loaded() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    // llama.cpp would refuse this model, but is not even asked.
+    variant(&at("headless.gguf"), |metadata, _| {
+        metadata.remove("tokenizer.ggml.model");
+    });
+    fs::write(at("u.json"), "precious").unwrap();
+    fs::write(at("t.txt"), "text").unwrap();
+    refuses(profile(&at("headless.gguf"), &at("u.json")).arg("-f").arg(at("t.txt")), 2, &["exists already"]);
+    assert_eq!(fs::read(at("u.json")).unwrap(), b"precious");
+}
+
+/// Interrupts are sent until one arrives between the start of the program and its end.
+#[test]
+fn an_interrupt_leaves_nothing_behind() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("t.txt"), text(usize::MAX).repeat(400)).unwrap();
+    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_moeslice"))
+        .args(["profile", "-q", "-dev", "none", "-m"])
+        .arg(demo())
+        .arg("-f")
+        .arg(at("t.txt"))
+        .arg("-o")
+        .arg(at("u.json"))
+        .spawn()
+        .unwrap();
+    std::thread::sleep(std::time::Duration::from_millis(1500));
+    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
+    assert_eq!(child.wait().unwrap().code(), Some(130));
+    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "only the text is there");
+}
+
+#[test]
+#[ignore = "slow: run with scripts/test --all"]
+fn vulkan_counts_differ_from_the_processors_in_few_near_ties() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("t.txt"), text(6000)).unwrap();
+    let run = |output: &str, device: &str| {
+        let mut command = moeslice();
+        command
+            .env("GGML_VK_VISIBLE_DEVICES", "0")
+            .args(["profile", "-dev", device, "-c", "128", "-ub", "64", "-fa", "off"]);
+        succeeds(command.arg("-m").arg(demo()).arg("-f").arg(at("t.txt")).arg("-o").arg(at(output)));
+        json(&at(output))
+    };
+    let (cpu, vulkan) = (run("cpu.json", "none"), run("vulkan.json", "Vulkan0"));
+    assert_eq!(vulkan["run"]["devices"][0], "Vulkan0");
+    for layer in 0..4 {
+        let tokens = sums(&cpu, layer, "")["n_tokens"].as_u64().unwrap();
+        let moved: u64 = counts(&cpu, layer, "")
+            .iter()
+            .zip(counts(&vulkan, layer, ""))
+            .map(|(&a, b)| a.abs_diff(b))
+            .sum::<u64>()
+            / 2;
+        assert!(moved * 100 <= tokens, "layer {layer}: {moved} of {tokens} tokens selected another expert");
+    }
+}
