@@ -110,7 +110,8 @@ pub enum RoutingNode {
 
 /// Which router nodes to overwrite with -inf so that an expert is never selected, as if it had been cut out.
 ///
-/// A node that a layer does not have is skipped. Layers that take their experts from a hash table have no node to
+/// A node that a layer does not have is skipped. With [`Gate::SoftmaxOfSelected`], `ffn_moe_probs` is another name of
+/// the logits, and the only one they keep: it is overwritten too. Layers that take their experts from a hash table have no node to
 /// overwrite: there the ids in `ffn_moe_topk-<layer>` are replaced by those of a cut table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mask {
@@ -324,5 +325,7 @@ pub fn family(architecture: &str) -> Option<&'static Family> {
     rows.binary_search_by(|row| row.architecture.cmp(architecture)).ok().map(|at| &rows[at])
 }
 
+#[cfg(test)]
+mod document;
 #[cfg(test)]
 mod tests;
