@@ -83,7 +83,10 @@ impl Chooser {
 
     /// What can be refused before a profile; `counted` is what a profile will count. Gives K where it is known.
     pub fn check_early(&self, source: &Source, keep: &Keep) -> Result<Option<u32>, Failure> {
-        let counted = |layer: &crate::moe::ExpertLayer| layer.kind != crate::moe::LayerKind::NextN;
+        let nextn = source.experts.nextn_that_runs();
+        let counted = |layer: &crate::moe::ExpertLayer| {
+            layer.kind != crate::moe::LayerKind::NextN || nextn == Some(layer.layer)
+        };
         crate::plan::check_early(&source.experts, keep, &self.pins, counted).map_err(|error| match error {
             error @ (PlanError::PinLayer { .. } | PlanError::PinId { .. }) => {
                 Failure::Arguments(error.into())

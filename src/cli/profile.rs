@@ -85,7 +85,8 @@ pub fn run_profile(
         profile::read_corpora(&texts.files, &mut |text| remark(quiet, &text)).map_err(Failure::input)?;
     super::catch_interrupts();
     let backend = Backend::start().map_err(Failure::running)?;
-    let (placement, devices) = flags.placement(backend, quiet)?;
+    let (mut placement, devices) = flags.placement(backend, quiet)?;
+    placement.nextn = source.experts.nextn_that_runs().is_some();
     let model = flags.load(backend, source.model.path(), &placement, quiet)?;
     let options = ProfileOptions {
         ctx_size: flags.ctx_size,
@@ -97,6 +98,7 @@ pub fn run_profile(
         weights: texts.score_data == ScoreData::Weights,
         parse_special: texts.parse_special,
         lm_head: texts.lm_head,
+        nextn: true,
         interrupt: Some(&INTERRUPT),
     };
     let bar = output::progress(quiet, 0, output::Unit::Tokens);

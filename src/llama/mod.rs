@@ -31,7 +31,7 @@ mod vocab;
 
 pub use backend::{Backend, Device, DeviceKind};
 pub use batch::Batch;
-pub use context::{Context, ContextOptions, FlashAttention, Outputs};
+pub use context::{Context, ContextOptions, FlashAttention, Outputs, Part};
 pub use error::{LlamaError, LogTail, ObserveError};
 pub use log::set_verbose;
 pub use model::{Model, Placement};

@@ -22,6 +22,8 @@ pub struct Placement {
     pub overrides: Vec<(String, Device)>,
     /// Whether the weights are mapped from the file rather than read.
     pub mmap: Option<bool>,
+    /// Whether blocks of multi-token prediction (NextN) are loaded.
+    pub nextn: bool,
 }
 
 /// A model that llama.cpp has loaded.
@@ -158,6 +160,7 @@ pub(super) fn with_params<R>(
         params.devices = devices.as_mut_ptr();
     }
     params.n_gpu_layers = placement.gpu_layers;
+    params.load_mtp = placement.nextn;
     match placement.mmap {
         Some(true) => params.load_mode = ffi::LLAMA_LOAD_MODE_MMAP,
         Some(false) => params.load_mode = ffi::LLAMA_LOAD_MODE_NONE,

@@ -3,6 +3,8 @@
 mod corpus;
 pub mod imatrix;
 mod merge;
+#[cfg(feature = "llama")]
+mod nextn;
 mod open;
 #[cfg(feature = "llama")]
 mod pass;

@@ -1,11 +1,12 @@
 //! The profile pass: every window of every corpus through the model, routing observed.
 
 use super::corpus::CorpusText;
+use super::nextn::NextnPass;
 use super::routing::RoutingObserver;
 use super::tally::{LayerShape, Tally, TallyError, check_not_all_equal};
 use super::usage::{ExpertSums, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage};
-use crate::llama::{Batch, Context, ContextOptions, FlashAttention, LlamaError, Model, Outputs, Token};
-use crate::moe::{Experts, Identity, LayerKind, ProfilePass};
+use crate::llama::{Batch, Context, ContextOptions, FlashAttention, LlamaError, Model, Outputs, Part, Token};
+use crate::moe::{ExpertLayer, Experts, Identity, LayerKind, ProfilePass};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -33,6 +34,9 @@ pub struct ProfileOptions {
     pub parse_special: bool,
     /// Whether the logits are computed even where the routing can be had without.
     pub lm_head: bool,
+    /// Whether the routing in the block of multi-token prediction is watched as well, where
+    /// [`Experts::nextn_that_runs`] names one. The model has to be loaded with it.
+    pub nextn: bool,
     /// When this becomes true, the pass ends with [`ProfileError::Llama`] of [`LlamaError::Interrupted`].
     pub interrupt: Option<&'static AtomicBool>,
 }
@@ -131,12 +135,18 @@ pub fn profile(
         corpora.iter().map(|corpus| Windows::cut(model, corpus, options)).collect::<Result<Vec<_>, _>>()?;
     let total = windows.iter().map(Windows::n_tokens).sum();
 
-    let shapes = experts
-        .layers
-        .iter()
-        .filter(|layer| layer.kind != LayerKind::NextN)
-        .map(|layer| (layer.layer, LayerShape { n_expert: layer.n_expert, n_expert_used: layer.n_used }))
-        .collect::<BTreeMap<_, _>>();
+    let shapes_of = |wanted: &dyn Fn(&ExpertLayer) -> bool| -> BTreeMap<u32, LayerShape> {
+        let shape =
+            |layer: &ExpertLayer| LayerShape { n_expert: layer.n_expert, n_expert_used: layer.n_used };
+        experts.layers.iter().filter(|layer| wanted(layer)).map(|layer| (layer.layer, shape(layer))).collect()
+    };
+    let mut shapes = shapes_of(&|layer| layer.kind != LayerKind::NextN);
+    let nextn_shapes = shapes_of(&|layer| plan.nextn == Some(layer.layer));
+    let mut nextn_tally = Tally::new(nextn_shapes.clone(), options.weights);
+    let mut nextn = plan
+        .nextn
+        .map(|_| NextnPass::new(model, &plan.context, &mut nextn_tally, options.weights))
+        .transpose()?;
     let mut tally = Tally::new(shapes.clone(), options.weights);
     let mut observer = RoutingObserver::new(&mut tally, options.weights);
     let mut context = Context::new(model, &plan.context)?;
@@ -161,6 +171,10 @@ pub fn profile(
                 context.clear();
                 context.decode(&mut batch, &mut observer)
             };
+            let outcome = outcome.and_then(|()| match &mut nextn {
+                Some(nextn) => group.iter().try_for_each(|window| nextn.window(&context, window)),
+                None => Ok(()),
+            });
             outcome.map_err(|source| ProfileError::Window {
                 corpus: corpus.name.clone(),
                 done,
@@ -171,8 +185,14 @@ pub fn profile(
             progress(Progress { corpus: &corpus.name, done, total });
         }
         let tally = observer.tally().map_err(LlamaError::from)?;
-        sums.push(tally.take(windows.n_tokens())?);
+        let mut taken = tally.take(windows.n_tokens())?;
+        if let Some(nextn) = &mut nextn {
+            let tally = nextn.observer.tally().map_err(LlamaError::from)?;
+            taken.extend(tally.take(windows.n_steps())?);
+        }
+        sums.push(taken);
     }
+    shapes.extend(nextn_shapes);
     let wall = begin.elapsed();
 
     let layers = shapes
@@ -229,6 +249,8 @@ impl Profile {
 struct PassPlan {
     context: ContextOptions,
     encode: bool,
+    /// The NextN layer that is run behind the trunk.
+    nextn: Option<u32>,
 }
 
 impl PassPlan {
@@ -242,7 +264,9 @@ impl PassPlan {
             ProfilePass::NonCausal => true,
             _ => model.is_diffusion(),
         };
-        let headless = !options.lm_head && !matches!(pass, ProfilePass::Logits(_));
+        let nextn = experts.nextn_that_runs().filter(|_| options.nextn && !encode);
+        // The states that a NextN block goes on from are those of an ordinary pass, of one sequence.
+        let headless = nextn.is_none() && !options.lm_head && !matches!(pass, ProfilePass::Logits(_));
         let outputs = if headless { Outputs::None } else { Outputs::Logits };
         let n_ctx = options.ctx_size.max(1);
         // Logits of every token of a batch are kept at once: one window is enough of them.
@@ -258,10 +282,11 @@ impl PassPlan {
             threads: options.threads,
             outputs,
             flash_attention: options.flash_attention,
+            part: if nextn.is_some() { Part::TrunkWithStates } else { Part::Trunk },
             exact_cache: false,
             interrupt: options.interrupt,
         };
-        Ok(PassPlan { context, encode })
+        Ok(PassPlan { context, encode, nextn })
     }
 }
 
@@ -295,5 +320,10 @@ impl Windows {
 
     fn n_tokens(&self) -> u64 {
         self.0.iter().map(|window| window.len() as u64).sum()
+    }
+
+    /// Steps of a NextN block: the first token of a window has none before it.
+    fn n_steps(&self) -> u64 {
+        self.0.iter().map(|window| window.len() as u64 - 1).sum()
     }
 }

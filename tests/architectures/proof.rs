@@ -1,13 +1,13 @@
 //! What is proven of one model, in a process of its own.
 
-use crate::support::observed::{MultipliedIds, Nothing, Shape, pass};
+use crate::support::observed::{MultipliedIds, Nothing, Shape, nextn_pass, pass};
 use crate::support::random::Random;
 use crate::support::tiny::TinyModel;
 use moeslice::evaluate::ExpertMask;
 use moeslice::gguf;
 use moeslice::llama::{Backend, Device, FlashAttention, Model, Observer, Observers, Placement, Token};
 use moeslice::moe::{Experts, Identity, Kept, LayerKind, ProfilePass, Provenance};
-use moeslice::profile::{CorpusFile, CorpusText, ProfileOptions, Text, profile};
+use moeslice::profile::{CorpusFile, CorpusText, Profile, ProfileOptions, Text, profile};
 use moeslice::slice::{self, Cut, Options};
 use std::path::{Path, PathBuf};
 
@@ -19,6 +19,7 @@ const TOKENS: usize = 3 * WINDOW as usize + 11;
 /// A model on disk, read by us and loaded by llama.cpp.
 pub struct Subject {
     pub tiny: TinyModel,
+    path: PathBuf,
     pub file: gguf::Model,
     pub experts: Experts,
     pub model: Model,
@@ -36,7 +37,7 @@ impl Subject {
         let gpu_layers = if devices.is_empty() { 0 } else { 99 };
         let placement = Placement { devices: Some(devices), gpu_layers, ..Placement::default() };
         let model = load(&path, &placement);
-        Subject { tiny, file, experts, model, folder, placement }
+        Subject { tiny, path, file, experts, model, folder, placement }
     }
 
     /// Whether tokens see those that follow.
@@ -100,7 +101,33 @@ pub fn counts(subject: &Subject) {
     println!("{architecture}: counts are right");
 }
 
-fn check_counts(subject: &Subject, seen: &MultipliedIds, shape: Shape, weights: bool) {
+/// The profile of a NextN block counts what its graph multiplies, and leaves the counts of the trunk as they are.
+pub fn nextn_counts(subject: &Subject, layer: u32) {
+    let placement = Placement { nextn: true, ..subject.placement.clone() };
+    let model = load(&subject.path, &placement);
+    for n_ubatch in [WINDOW, 10] {
+        let shape = Shape { n_ctx: WINDOW, n_ubatch, head: true, encode: false, exact: false };
+        let mut seen = MultipliedIds::default();
+        nextn_pass(&model, &subject.windows(), shape, &mut seen).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
+        assert_eq!(seen.counts.keys().copied().collect::<Vec<_>>(), [layer], "layers that the block runs");
+        let n_used = subject.experts.layer(layer).expect("a layer").n_used;
+        for weights in [false, true] {
+            let with = run_profile(subject, &model, shape, weights, true);
+            let without = run_profile(subject, &model, shape, weights, false);
+            let (usage, trunk) = with.layers.split_last().expect("layers");
+            assert_eq!((usage.layer, trunk), (layer, without.layers.as_slice()));
+            let steps = (TOKENS - TOKENS.div_ceil(WINDOW as usize)) as u64;
+            assert_eq!(usage.total.n_tokens, steps);
+            assert_eq!(usage.total.count.iter().sum::<u64>(), steps * u64::from(n_used));
+            let graph = |id: usize| seen.counts[&layer].get(&(id as i32)).copied().unwrap_or(0);
+            let graph: Vec<u64> = (0..usage.total.count.len()).map(graph).collect();
+            assert_eq!(usage.total.count, graph, "{shape:?}, weights {weights}");
+        }
+    }
+    println!("{}: counts of the NextN block are right", subject.experts.architecture);
+}
+
+fn run_profile(subject: &Subject, model: &Model, shape: Shape, weights: bool, nextn: bool) -> Profile {
     let options = ProfileOptions {
         ctx_size: WINDOW,
         batch_size: 2 * WINDOW,
@@ -111,12 +138,17 @@ fn check_counts(subject: &Subject, seen: &MultipliedIds, shape: Shape, weights: 
         weights,
         parse_special: false,
         lm_head: shape.head,
+        nextn,
         interrupt: None,
     };
     let file = CorpusFile { path: "text".into(), bytes: 0, sha256: String::new() };
     let corpus = CorpusText { name: "text".into(), texts: vec![Text { file, content: text() }] };
-    let profile = profile(&subject.model, &subject.experts, &[corpus], &options, &mut |_| {})
-        .unwrap_or_else(|e| panic!("{shape:?}, weights {weights}: {e}"));
+    profile(model, &subject.experts, &[corpus], &options, &mut |_| {})
+        .unwrap_or_else(|e| panic!("{shape:?}, weights {weights}: {e}"))
+}
+
+fn check_counts(subject: &Subject, seen: &MultipliedIds, shape: Shape, weights: bool) {
+    let profile = run_profile(subject, &subject.model, shape, weights, false);
     let expected: Vec<u32> = subject
         .experts
         .layers

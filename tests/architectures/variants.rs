@@ -5,7 +5,7 @@ use crate::support::isolated;
 use crate::support::recipe::Recipe;
 use crate::support::tiny::TinyModel;
 use moeslice::gguf::TensorType;
-use moeslice::moe::{Gate, LayerKind, Role};
+use moeslice::moe::{self, Gate, LayerKind, NextN, Role};
 
 /// A test for each variant, and what its child process does.
 macro_rules! variants {
@@ -75,7 +75,8 @@ variants! {
     nextn_dots3note: prove_dense_nextn("dots3note");
     nextn_exaone_moe: prove_dense_nextn("exaone-moe");
     nextn_glm_dsa: prove_nextn("glm-dsa");
-    nextn_glm4moe: prove_nextn("glm4moe");
+    nextn_glm4moe: prove_with_nextn(nextn_model("glm4moe", true), true);
+    nextn_glm4moe_with_sections: prove_with_nextn(nextn_model("glm4moe", false), false);
     nextn_glm5_next: prove_nextn("glm5-next");
     nextn_hy_v3: prove_nextn("hy_v3");
     nextn_mellum: prove_nextn("mellum");
@@ -107,18 +108,27 @@ fn prove_rounded(tiny: TinyModel) {
 
 /// The experts of a NextN block are cut with the others, and have no part in what the trunk computes.
 fn prove_nextn(architecture: &str) {
+    let runs = moe::family(architecture).is_some_and(|family| family.nextn == NextN::Runs);
+    prove_with_nextn(nextn_model(architecture, false), runs);
+}
+
+fn nextn_model(architecture: &str, unsectioned: bool) -> TinyModel {
     let mut tiny = model(architecture, |recipe| {
         recipe.nextn();
+        if unsectioned {
+            recipe.unset("rope.dimension_sections");
+        }
     });
     let last = last_block(&tiny);
     // llama.cpp makes scales for the block, but does not count them when it passes the block over.
     tiny.tensors.retain(|(info, _)| !(info.name.starts_with(&last) && info.name.ends_with("scale")));
-    prove_with_nextn(tiny);
+    tiny
 }
 
 /// The same where llama.cpp makes no tensors for the block: those of one more layer serve.
 fn prove_stored_nextn(architecture: &str) {
-    prove_with_nextn(stored_nextn(architecture));
+    let runs = moe::family(architecture).is_some_and(|family| family.nextn == NextN::Runs);
+    prove_with_nextn(stored_nextn(architecture), runs);
 }
 
 fn stored_nextn(architecture: &str) -> TinyModel {
@@ -166,11 +176,15 @@ fn last_block(tiny: &TinyModel) -> String {
     format!("blk.{}.", blocks.max().expect("blocks"))
 }
 
-fn prove_with_nextn(tiny: TinyModel) {
+fn prove_with_nextn(tiny: TinyModel, runs: bool) {
     let subject = Subject::new(tiny, Vec::new());
     let last = subject.experts.layers.last().expect("layers");
     assert_eq!(last.kind, LayerKind::NextN, "the experts of block {}", last.layer);
     assert_eq!(last.layer, subject.experts.n_layer - 1);
+    assert_eq!(subject.experts.nextn_that_runs(), runs.then_some(last.layer));
+    if runs {
+        proof::nextn_counts(&subject, last.layer);
+    }
     proof::all(&subject, Tolerance { same: 1e-5, top1: true });
 }
 

@@ -2,7 +2,7 @@
 
 use moeslice::llama::{
     Batch, Context, ContextOptions, FlashAttention, LlamaError, Model, Node, ObserveError, Observer, Outputs,
-    Token,
+    Part, Token,
 };
 use std::collections::BTreeMap;
 
@@ -64,6 +64,23 @@ pub struct Shape {
     pub exact: bool,
 }
 
+impl Shape {
+    fn options(self, part: Part) -> ContextOptions {
+        ContextOptions {
+            n_ctx: self.n_ctx,
+            n_seq: 1,
+            n_batch: self.n_ctx,
+            n_ubatch: self.n_ubatch,
+            threads: 1,
+            part,
+            outputs: if self.head { Outputs::Logits } else { Outputs::None },
+            flash_attention: FlashAttention::Off,
+            exact_cache: self.exact,
+            interrupt: None,
+        }
+    }
+}
+
 /// Runs each window from an empty context; `each` sees what came out of it.
 pub fn pass(
     model: &Model,
@@ -72,18 +89,7 @@ pub fn pass(
     observer: &mut dyn Observer,
     each: &mut dyn FnMut(&Context<'_>, usize),
 ) -> Result<(), LlamaError> {
-    let options = ContextOptions {
-        n_ctx: shape.n_ctx,
-        n_seq: 1,
-        n_batch: shape.n_ctx,
-        n_ubatch: shape.n_ubatch,
-        threads: 1,
-        outputs: if shape.head { Outputs::Logits } else { Outputs::None },
-        flash_attention: FlashAttention::Off,
-        exact_cache: shape.exact,
-        interrupt: None,
-    };
-    let mut context = Context::new(model, &options)?;
+    let mut context = Context::new(model, &shape.options(Part::Trunk))?;
     let mut batch = Batch::new();
     for window in windows {
         batch.clear();
@@ -95,6 +101,30 @@ pub fn pass(
             context.decode(&mut batch, observer)?;
         }
         each(&context, window.len());
+    }
+    Ok(())
+}
+
+/// Runs each window through the trunk, and then, watched, one token at a time through the NextN block.
+pub fn nextn_pass(
+    model: &Model,
+    windows: &[Vec<Token>],
+    shape: Shape,
+    observer: &mut dyn Observer,
+) -> Result<(), LlamaError> {
+    let mut trunk = Context::new(model, &shape.options(Part::TrunkWithStates))?;
+    let mut block = Context::new(model, &shape.options(Part::NextN))?;
+    let mut batch = Batch::new();
+    for window in windows {
+        batch.clear();
+        batch.push(0, 0, window);
+        trunk.clear();
+        trunk.decode(&mut batch, &mut Nothing)?;
+        block.clear();
+        for (at, pair) in window.windows(2).enumerate() {
+            let state = trunk.state(at).expect("a state").to_vec();
+            block.decode_states(&pair[1..], &state, at as u32 + 1, observer)?;
+        }
     }
     Ok(())
 }

@@ -305,7 +305,9 @@ impl Recipe {
             .collect();
         for (key, value) in arrays {
             let OwnedValue::Array(ty, mut elements) = value else { continue };
-            elements.push(elements[attends].clone());
+            // The block of deepseek4 has no compressed attention.
+            let like = if key.ends_with("compress_ratios") { 0 } else { attends };
+            elements.push(elements[like].clone());
             self.metadata.set(&key, OwnedValue::Array(ty, elements));
         }
         let n_layer = self.n_layer + 1;

@@ -25,9 +25,10 @@ tensors stay byte for byte. A name in brackets may be absent.
 *Routing*: the gate; what is added for the selection only; whether the selected weights are made to add up to one. \"by
 key\" is `{arch}.expert_gating_func` or `{arch}.expert_weights_norm`, with what holds in its absence.
 
-*MTP*: multi-token-prediction (NextN) blocks. *runs*: llama.cpp has a graph for them; *stored*: they are loaded at
-most. Their experts are cut like all others, since llama.cpp checks the shapes, but never by another layer's ids: an
-expert's number means nothing outside of its layer.
+*MTP*: multi-token-prediction (NextN) blocks. *runs*: llama.cpp has a graph for them, and a profile runs a model's one
+block behind each window, from the trunk's states, and counts its routing; *stored*: they are loaded at most. Their
+experts are cut like all others, since llama.cpp checks the shapes, but never by another layer's ids, which mean nothing
+there: a block that was not profiled is cut by a plan that lists its experts, or not at all.
 
 *Profile*: how a pass watches the routing. *headless*: without logits; *logits*: they have to be computed; *whole
 windows*: attention looks ahead, so a window is computed at once.
@@ -145,6 +146,7 @@ fn document() -> String {
             NextN::Never => "",
             NextN::Stored => "stored",
             NextN::Runs => "runs",
+            NextN::RunsUnsectioned => "runs without rope sections",
         };
         let pass = match row.profile {
             ProfilePass::Headless => "headless",

@@ -9,6 +9,8 @@
 
 mod table;
 
+use crate::gguf::Model;
+
 /// How router logits become the scores of the experts; the numbers are those of `{arch}.expert_gating_func`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
@@ -91,10 +93,25 @@ pub enum Presence {
 pub enum NextN {
     /// The architecture has none.
     Never,
-    /// Their tensors are checked at load and never run.
+    /// Their tensors are checked at load, and their experts never run.
     Stored,
     /// A context of type MTP runs them.
     Runs,
+    /// The same when the model has no `{arch}.rope.dimension_sections`; otherwise llama.cpp aborts.
+    RunsUnsectioned,
+}
+
+impl NextN {
+    /// Whether a context of type MTP can run the block `layer` of `model`.
+    pub fn runs(self, model: &Model, layer: u32) -> bool {
+        let projection = format!("blk.{layer}.nextn.eh_proj.weight");
+        let runs = match self {
+            Self::Never | Self::Stored => false,
+            Self::Runs => true,
+            Self::RunsUnsectioned => model.arch_value("rope.dimension_sections").is_none(),
+        };
+        runs && model.tensor(&projection).is_some()
+    }
 }
 
 /// The graph node that tells which experts a token went to.

@@ -45,7 +45,7 @@ pub(super) static FAMILIES: &[Family] = &[
     row("gemma4", Always(Softmax), NORM).fused()
         .note("ffn_gate_inp.scale scales the router's input, one number a channel"),
     row("glm-dsa", Key(Some(Sigmoid)), KEY).bias(Optional).nextn(NextN::Runs),
-    row("glm4moe", Key(Some(Sigmoid)), KEY).bias(Required).nextn(NextN::Runs),
+    row("glm4moe", Key(Some(Sigmoid)), KEY).bias(Required).nextn(NextN::RunsUnsectioned),
     row("glm5-next", Key(Some(Sigmoid)), KEY).bias(Required).nextn(NextN::Runs),
     row("gpt-oss", Always(SoftmaxOfSelected), RAW).expert_bias(),
     row("granite", Always(Softmax), NORM),
@@ -80,7 +80,8 @@ pub(super) static FAMILIES: &[Family] = &[
         .note("the router logits have no name in the graph"),
     row("maple", Always(Softmax), NORM),
     row("mellum", Key(Some(Softmax)), Renormalise::Key(true)).nextn(NextN::Runs),
-    row("mimo2", Always(Sigmoid), NORM).bias(Optional).nextn(NextN::Runs),
+    row("mimo2", Always(Sigmoid), NORM).bias(Optional).nextn(NextN::Stored)
+        .note("the graph of its MTP block is a dense one, so that experts in a block never run"),
     row("minicpm", Always(Softmax), NORM),
     row("minimax-01", Always(Softmax), NORM),
     row("minimax-m2", Key(None), NORM).bias(Required),
