@@ -9,7 +9,7 @@ use thiserror::Error;
 /// Writes -inf into the router nodes of the experts that do not stay, so that the whole model computes what the cut
 /// one would.
 ///
-/// Which nodes that takes is part of the table of architectures ([`crate::moe::Family::mask`]). Layers that look their
+/// Which nodes that takes is part of the table of architectures ([`crate::moe::Mask`]). Layers that look their
 /// experts up by token have no scores to overwrite: there the ids themselves are replaced as in a cut table.
 pub struct ExpertMask {
     sites: Vec<Site>,
