@@ -3,8 +3,8 @@
 use super::failure::Failure;
 use super::output::{print, print_json};
 use super::source::Source;
-use crate::moe::{Experts, IdMap, LayerKind, Renormalise};
-use crate::report::plain;
+use crate::moe::{Experts, IdMap, LayerKind, Provenance, PrunedShape, Renormalise, Role, ShardPolicy};
+use crate::report::{plain, steps};
 use crate::sys::ByteCount;
 use clap::Args;
 use serde::Serialize;
@@ -32,6 +32,13 @@ struct TensorRow {
     bytes: u64,
 }
 
+/// How large the model is with `k` experts a layer, but for the texts that a cut notes about its making.
+#[derive(Serialize)]
+struct SizeAt {
+    k: u32,
+    bytes: u64,
+}
+
 #[derive(Serialize)]
 struct Inspection {
     file: String,
@@ -55,6 +62,7 @@ struct Inspection {
     router_hash: String,
     possible_k: Vec<u32>,
     cannot_be_cut: Option<String>,
+    sizes: Vec<SizeAt>,
     rows: Vec<TensorRow>,
 }
 
@@ -97,6 +105,7 @@ impl Inspection {
             expert_bytes: experts.expert_bytes(),
             fingerprint: source.identity.fingerprint.clone(),
             router_hash: source.identity.router_hash.clone(),
+            sizes: sizes(source)?,
             possible_k,
             cannot_be_cut,
             rows: tensor_rows(source),
@@ -135,6 +144,13 @@ impl Inspection {
                 None => ranges(self.possible_k.iter().copied()),
             },
         );
+        if self.sizes.len() > 1 {
+            let shown: Vec<String> =
+                self.sizes.iter().map(|at| format!("K={} {}", at.k, ByteCount(at.bytes))).collect();
+            for (index, part) in shown.chunks(4).enumerate() {
+                line(if index == 0 { "size about" } else { "" }, part.join(", "));
+            }
+        }
         line("fingerprint", self.fingerprint.clone());
         line("routers", self.router_hash.clone());
         let row = |row: &TensorRow| {
@@ -153,6 +169,25 @@ impl Inspection {
     }
 }
 
+/// Sizes at some of the possible numbers of experts.
+fn sizes(source: &Source) -> Result<Vec<SizeAt>, Failure> {
+    let experts = &source.experts;
+    let mut ks: Vec<u32> = steps(experts.n_expert, experts.n_expert_used)
+        .into_iter()
+        .filter_map(|k| experts.next_keep(k))
+        .collect();
+    ks.dedup();
+    let provenance = Provenance::new(&source.model, &source.identity, "", "", Vec::new());
+    ks.into_iter()
+        .map(|k| {
+            let shape =
+                PrunedShape::of_count(&source.model, experts, k, &provenance).map_err(Failure::input)?;
+            let files = shape.file_bytes(ShardPolicy::Keep).map_err(Failure::input)?;
+            Ok(SizeAt { k, bytes: files.iter().sum() })
+        })
+        .collect()
+}
+
 fn routing(experts: &Experts) -> String {
     let mut parts = Vec::new();
     parts.push(experts.gate.map_or("gate not known", |gate| gate.name()).to_owned());
@@ -160,6 +195,13 @@ fn routing(experts: &Experts) -> String {
         Some(Renormalise::Always) => parts.push("weights of the selected made to add up to 1".into()),
         Some(Renormalise::Never) => parts.push("weights of the selected as they are".into()),
         Some(Renormalise::Key(_)) | None => {}
+    }
+    let has = |role| experts.layers.iter().any(|layer| layer.tensor(role).is_some());
+    if has(Role::RouterBias) {
+        parts.push("router bias".into());
+    }
+    if has(Role::SelectionBias) {
+        parts.push("selection bias".into());
     }
     if let Some(groups) = experts.groups.filter(|groups| groups.count > 1) {
         parts.push(format!("{} of {} groups", groups.used, groups.count));

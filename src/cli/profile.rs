@@ -6,7 +6,7 @@ use super::llama_flags::LlamaFlags;
 use super::output::{self, remark};
 use super::source::Source;
 use crate::llama::{Backend, LlamaError};
-use crate::profile::{self, CorpusText, ProfileOptions, TextSource, Usage};
+use crate::profile::{self, ChatReader, ChatTemplate, CorpusText, ProfileOptions, TextSource, Usage};
 use clap::{Args, ValueEnum};
 use std::path::{Path, PathBuf};
 
@@ -14,7 +14,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Texts")]
 pub struct TextFlags {
-    /// Text to profile with: a file or a folder; NAME=PATH names the corpus. Repeatable (-f)
+    /// Text to profile with: a file or a folder; .jsonl files are chats; NAME=PATH names the corpus. Repeatable (-f)
     #[arg(short = 'f', long = "file", value_name = "[NAME=]PATH", required = true)]
     pub files: Vec<TextSource>,
     /// Use at most N windows of each corpus
@@ -23,9 +23,18 @@ pub struct TextFlags {
     /// What to collect for each expert
     #[arg(long, value_enum, default_value_t = ScoreData::Weights)]
     pub score_data: ScoreData,
-    /// Recognise special tokens, such as <|im_start|>, inside the texts
+    /// Recognise special tokens, such as <|im_start|>, inside plain texts too (in chats they always are)
     #[arg(long)]
     pub parse_special: bool,
+    /// Count the roles of chats (.jsonl) apart, as NAME/user, NAME/assistant and so on
+    #[arg(long)]
+    pub by_role: bool,
+    /// Let the model answer each chat with at most N tokens, and count them apart, as NAME/generated
+    #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..=1 << 20))]
+    pub generate: Option<u32>,
+    /// Render chats with this template, a file or the text itself, instead of the model's own
+    #[arg(long, value_name = "FILE|JINJA")]
+    pub chat_template: Option<String>,
     /// Compute the logits too, even where the routing can be had without them
     #[arg(long, hide = true)]
     pub lm_head: bool,
@@ -81,8 +90,10 @@ pub fn run_profile(
     flags: &LlamaFlags,
     quiet: bool,
 ) -> Result<Usage, Failure> {
-    let corpora =
-        profile::read_corpora(&texts.files, &mut |text| remark(quiet, &text)).map_err(Failure::input)?;
+    let reader = texts.chat_reader(source)?;
+    let corpora = profile::read_corpora(&texts.files, &reader, &mut |text| remark(quiet, &text))
+        .map_err(Failure::input)?;
+    texts.check_chats(&corpora)?;
     super::catch_interrupts();
     let backend = Backend::start().map_err(Failure::running)?;
     let (mut placement, devices) = flags.placement(backend, quiet)?;
@@ -97,6 +108,7 @@ pub fn run_profile(
         chunks: texts.chunks,
         weights: texts.score_data == ScoreData::Weights,
         parse_special: texts.parse_special,
+        generate: texts.generate,
         lm_head: texts.lm_head,
         nextn: true,
         interrupt: Some(&INTERRUPT),
@@ -115,23 +127,72 @@ pub fn run_profile(
         }
         error => Failure::running(error),
     })?;
-    say_what_was_profiled(&corpora, &profiled, &devices, quiet);
+    say_what_was_profiled(&profiled, &devices, quiet);
     Ok(profiled.into_usage(source.model.path(), &source.identity, backend.version(), devices, flags.ctx_size))
 }
 
-fn say_what_was_profiled(
-    corpora: &[CorpusText],
-    profiled: &profile::Profile,
-    devices: &[String],
-    quiet: bool,
-) {
+impl TextFlags {
+    /// How chats are read: with the template that was given, or else the model's.
+    fn chat_reader(&self, source: &Source) -> Result<ChatReader, Failure> {
+        let metadata = source.model.metadata();
+        let template = match &self.chat_template {
+            Some(given) => Some(given_template(given)?),
+            None => metadata.get("tokenizer.chat_template").and_then(|value| value.as_str()).map(|text| {
+                let origin = format!("the chat template of {}", source.file_name());
+                ChatTemplate { text: text.to_owned(), origin }
+            }),
+        };
+        let token = |key: &str| {
+            let id = metadata.get(key)?.as_u64()?;
+            let tokens = metadata.get("tokenizer.ggml.tokens")?.as_array()?;
+            tokens.iter().nth(usize::try_from(id).ok()?)?.as_str().map(str::to_owned)
+        };
+        Ok(ChatReader {
+            template,
+            bos: token("tokenizer.ggml.bos_token_id").unwrap_or_default(),
+            eos: token("tokenizer.ggml.eos_token_id").unwrap_or_default(),
+            by_role: self.by_role,
+            answer: self.generate.is_some(),
+        })
+    }
+
+    /// Flags that speak of chats need some.
+    fn check_chats(&self, corpora: &[CorpusText]) -> Result<(), Failure> {
+        let flags = [
+            (self.by_role, "--by-role"),
+            (self.generate.is_some(), "--generate"),
+            (self.chat_template.is_some(), "--chat-template"),
+        ];
+        match flags.iter().find(|(given, _)| *given) {
+            Some((_, flag)) if corpora.iter().all(|corpus| corpus.chats().next().is_none()) => {
+                let what =
+                    anyhow::anyhow!("{flag} is for chats, and no text is one: their names end in .jsonl");
+                Err(Failure::input(what))
+            }
+            _ => Ok(()),
+        }
+    }
+}
+
+/// A template from the command line: the text itself when there is a tag of Jinja in it, else a file.
+fn given_template(given: &str) -> Result<ChatTemplate, Failure> {
+    if given.contains("{{") || given.contains("{%") {
+        return Ok(ChatTemplate { text: given.to_owned(), origin: "the template of --chat-template".into() });
+    }
+    let text = std::fs::read_to_string(given).map_err(|error| {
+        Failure::input(anyhow::anyhow!(
+            "{given}: cannot read the chat template: {error}; --chat-template takes a file, or the Jinja text itself"
+        ))
+    })?;
+    Ok(ChatTemplate { text, origin: given.to_owned() })
+}
+
+fn say_what_was_profiled(profiled: &profile::Profile, devices: &[String], quiet: bool) {
+    profiled.remarks.iter().for_each(|text| remark(quiet, text));
     let tokens: u64 = profiled.corpora.iter().map(|corpus| corpus.tokens).sum();
     let seconds = profiled.wall.as_secs_f64();
-    let names: Vec<String> = corpora
-        .iter()
-        .zip(&profiled.corpora)
-        .map(|(corpus, entry)| format!("{} ({} tokens)", corpus.name, entry.tokens))
-        .collect();
+    let names: Vec<String> =
+        profiled.corpora.iter().map(|corpus| format!("{} ({} tokens)", corpus.name, corpus.tokens)).collect();
     remark(
         quiet,
         &format!(

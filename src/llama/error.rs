@@ -157,6 +157,16 @@ pub enum ObserveError {
         /// What was read.
         value: f32,
     },
+    /// A layer routed more tokens than there are.
+    #[error(
+        "layer {layer} routed more tokens than the {n_tokens} of the batch; its architecture may route in a way that is not known here"
+    )]
+    Surplus {
+        /// The layer.
+        layer: u32,
+        /// Tokens of the batch.
+        n_tokens: usize,
+    },
     /// The observer panicked; the panic did not cross into C++.
     #[error("an observer panicked: {0}")]
     Panicked(String),

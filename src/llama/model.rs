@@ -112,14 +112,6 @@ impl Model {
         unsafe { ffi::llama_model_n_ctx_train(self.raw.as_ptr()) }.max(0) as u32
     }
 
-    /// The model's chat template, when it brings one.
-    pub fn chat_template(&self) -> Option<String> {
-        // SAFETY: the model is alive; NULL as name asks for the default template, the result belongs to the model.
-        let raw = unsafe { ffi::llama_model_chat_template(self.raw.as_ptr(), std::ptr::null()) };
-        // SAFETY: not NULL, and NUL-terminated.
-        (!raw.is_null()).then(|| unsafe { super::backend::text(raw) })
-    }
-
     /// Writes the model as a GGUF file, as llama.cpp holds it.
     ///
     /// # Errors

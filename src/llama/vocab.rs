@@ -32,12 +32,30 @@ impl Vocab<'_> {
         unsafe { ffi::llama_vocab_get_add_bos(self.raw).then(|| ffi::llama_vocab_bos(self.raw)) }
     }
 
+    /// Whether `token` ends what a model generates: the end of a text, of a turn, or of a call of a tool.
+    pub fn is_end_of_generation(&self, token: Token) -> bool {
+        // SAFETY: as in `len`; llama.cpp takes any number, and no token outside the vocabulary is an end.
+        unsafe { ffi::llama_vocab_is_eog(self.raw, token) }
+    }
+
     /// Tokenizes `text`, with the tokens that the model wants around a text. Special tokens inside the text, such as
     /// `<|im_start|>`, are recognised only when `parse_special` is set.
     ///
     /// # Errors
     /// When the text is 2 GiB or longer, or llama.cpp's tokenizer fails.
     pub fn tokenize(&self, text: &str, parse_special: bool) -> Result<Vec<Token>, LlamaError> {
+        self.tokens(text, true, parse_special)
+    }
+
+    /// Tokenizes `text` as it stands: special tokens in it are recognised, and none is added.
+    ///
+    /// # Errors
+    /// As [`Vocab::tokenize`].
+    pub fn tokenize_marked_up(&self, text: &str) -> Result<Vec<Token>, LlamaError> {
+        self.tokens(text, false, true)
+    }
+
+    fn tokens(&self, text: &str, add_special: bool, parse_special: bool) -> Result<Vec<Token>, LlamaError> {
         let failed = |message: &str| LlamaError::Tokenize { bytes: text.len(), message: message.to_owned() };
         let bytes = i32::try_from(text.len()).map_err(|_| failed("it is 2 GiB or longer; split the file"))?;
         // Half a token a byte is more than nearly every text needs; a second call serves the rest.
@@ -53,7 +71,7 @@ impl Vocab<'_> {
                     bytes,
                     tokens.as_mut_ptr(),
                     capacity,
-                    true,
+                    add_special,
                     parse_special,
                     error.as_mut_ptr(),
                     error.len(),

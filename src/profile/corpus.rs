@@ -1,5 +1,6 @@
 //! Corpora: what the command line names, read as UTF-8 text.
 
+use super::chat::{ChatError, ChatReader, RenderedChat};
 use super::usage::{Corpus, CorpusFile};
 use sha2::{Digest, Sha256};
 use std::fs;
@@ -53,8 +54,17 @@ impl FromStr for TextSource {
 pub struct Text {
     /// The file, for people and for the usage file.
     pub file: CorpusFile,
-    /// Its content, without a byte order mark.
-    pub content: String,
+    /// What is in it.
+    pub content: Content,
+}
+
+/// The content of a file.
+#[derive(Clone, Debug)]
+pub enum Content {
+    /// Text, without a byte order mark.
+    Plain(String),
+    /// The conversations of a `.jsonl` file, each a text of its own.
+    Chats(Vec<RenderedChat>),
 }
 
 /// A named body of text, read.
@@ -67,13 +77,21 @@ pub struct CorpusText {
 }
 
 impl CorpusText {
-    /// How the usage file lists it, once `tokens` of it were profiled.
-    pub fn entry(&self, tokens: u64) -> Corpus {
+    /// How the usage file lists it, or a part of it called `name`, once `tokens` were profiled.
+    pub fn entry(&self, name: &str, tokens: u64) -> Corpus {
         Corpus {
-            name: self.name.clone(),
+            name: name.to_owned(),
             files: self.texts.iter().map(|text| text.file.clone()).collect(),
             tokens,
         }
+    }
+
+    /// The conversations in it, in reading order.
+    pub fn chats(&self) -> impl Iterator<Item = &RenderedChat> {
+        self.texts.iter().flat_map(|text| match &text.content {
+            Content::Plain(_) => &[],
+            Content::Chats(chats) => chats.as_slice(),
+        })
     }
 }
 
@@ -120,22 +138,27 @@ pub enum CorpusError {
         /// What was given for it.
         path: PathBuf,
     },
+    /// A file of chats that cannot be used.
+    #[error(transparent)]
+    Chat(#[from] ChatError),
 }
 
-/// Reads all sources. Sources of one name make one corpus; the corpora keep the order in which they first appear. What
-/// is passed over in a folder, and why, is told to `remark`.
+/// Reads all sources. Sources of one name make one corpus; the corpora keep the order in which they first appear. Files
+/// whose names end in `.jsonl` are chats, which `chats` renders. What is passed over in a folder, and why, is told to
+/// `remark`.
 ///
 /// # Errors
-/// When a path cannot be read, a file that was named itself is not UTF-8 text, a file is given twice, or a corpus holds
-/// no text.
+/// When a path cannot be read, a file that was named itself is not UTF-8 text, a chat cannot be rendered, a file is given
+/// twice, or a corpus holds no text.
 pub fn read_corpora(
     sources: &[TextSource],
+    chats: &ChatReader,
     remark: &mut dyn FnMut(String),
 ) -> Result<Vec<CorpusText>, CorpusError> {
     let mut corpora: Vec<CorpusText> = Vec::new();
     let mut seen: Vec<(PathBuf, String)> = Vec::new();
     for source in sources {
-        let texts = read_source(&source.path, remark)?;
+        let texts = read_source(&source.path, chats, remark)?;
         if texts.is_empty() {
             return Err(CorpusError::Empty { name: source.name.clone(), path: source.path.clone() });
         }
@@ -159,11 +182,15 @@ pub fn read_corpora(
     Ok(corpora)
 }
 
-fn read_source(path: &Path, remark: &mut dyn FnMut(String)) -> Result<Vec<(PathBuf, Text)>, CorpusError> {
+fn read_source(
+    path: &Path,
+    chats: &ChatReader,
+    remark: &mut dyn FnMut(String),
+) -> Result<Vec<(PathBuf, Text)>, CorpusError> {
     let failed = |source| CorpusError::Read { path: path.to_owned(), source };
     let kind = fs::metadata(path).map_err(failed)?;
     if kind.is_file() {
-        return match read_text(path, path)? {
+        return match read_text(path, path, chats)? {
             Some(text) => Ok(vec![(path.to_owned(), text)]),
             None => {
                 remark(format!("{}: the file is empty", path.display()));
@@ -179,7 +206,7 @@ fn read_source(path: &Path, remark: &mut dyn FnMut(String)) -> Result<Vec<(PathB
     let mut texts = Vec::new();
     for file in files {
         let shown = file.strip_prefix(path).unwrap_or(&file).to_owned();
-        match read_text(&file, &shown) {
+        match read_text(&file, &shown, chats) {
             Ok(Some(text)) => texts.push((file, text)),
             Ok(None) => remark(format!("{}: passed over, the file is empty", file.display())),
             Err(CorpusError::NotText { path, what }) => {
@@ -213,7 +240,7 @@ fn list_files(folder: &Path, files: &mut Vec<PathBuf>) -> Result<(), CorpusError
 }
 
 /// Reads one file; `None` when there is nothing in it.
-fn read_text(path: &Path, shown: &Path) -> Result<Option<Text>, CorpusError> {
+fn read_text(path: &Path, shown: &Path, chats: &ChatReader) -> Result<Option<Text>, CorpusError> {
     let bytes = fs::read(path).map_err(|source| CorpusError::Read { path: path.to_owned(), source })?;
     let file = CorpusFile {
         path: shown.to_string_lossy().into_owned(),
@@ -221,7 +248,17 @@ fn read_text(path: &Path, shown: &Path) -> Result<Option<Text>, CorpusError> {
         sha256: Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect(),
     };
     let content = decode(bytes).map_err(|what| CorpusError::NotText { path: path.to_owned(), what })?;
-    Ok((!content.is_empty()).then_some(Text { file, content }))
+    let content =
+        if is_chat(path) { Content::Chats(chats.read(path, &content)?) } else { Content::Plain(content) };
+    let is_empty = match &content {
+        Content::Plain(text) => text.is_empty(),
+        Content::Chats(chats) => chats.is_empty(),
+    };
+    Ok((!is_empty).then_some(Text { file, content }))
+}
+
+fn is_chat(path: &Path) -> bool {
+    path.extension().is_some_and(|extension| extension.eq_ignore_ascii_case("jsonl"))
 }
 
 /// UTF-8 without its byte order mark, or what the bytes are instead.
@@ -249,7 +286,7 @@ mod tests {
     fn read(sources: &[&str]) -> (Result<Vec<CorpusText>, CorpusError>, Vec<String>) {
         let sources: Vec<TextSource> = sources.iter().map(|text| text.parse().unwrap()).collect();
         let mut remarks = Vec::new();
-        let result = read_corpora(&sources, &mut |remark| remarks.push(remark));
+        let result = read_corpora(&sources, &ChatReader::default(), &mut |remark| remarks.push(remark));
         (result, remarks)
     }
 

@@ -1,5 +1,6 @@
 //! From a corpus and a model to the usage of its experts.
 
+mod chat;
 mod corpus;
 pub mod imatrix;
 mod merge;
@@ -12,7 +13,10 @@ mod pass;
 mod routing;
 mod tally;
 mod usage;
+#[cfg(feature = "llama")]
+mod windows;
 
+pub use chat::{ChatError, ChatReader, ChatTemplate, RenderedChat, Stretch};
 pub use corpus::*;
 pub use merge::{MergeError, Merged, merge};
 pub use open::{OpenError, open};

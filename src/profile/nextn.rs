@@ -2,13 +2,14 @@
 
 use super::routing::RoutingObserver;
 use super::tally::Tally;
-use crate::llama::{Context, ContextOptions, LlamaError, Model, Part, Token};
+use super::windows::Window;
+use crate::llama::{Context, ContextOptions, LlamaError, Model, Part};
 
 /// Runs the block behind the trunk, window by window.
 ///
 /// The block predicts the token after the next from the trunk's state of one token and the embedding of the one that
 /// follows. So a window of n tokens has n - 1 steps, each at the place of its second token, as `llama-imatrix --nextn`
-/// runs them.
+/// runs them. What a model generates behind a window is not run through the block.
 pub(super) struct NextnPass<'m, 't> {
     context: Context<'m>,
     pub(super) observer: RoutingObserver<'t>,
@@ -29,11 +30,11 @@ impl<'m, 't> NextnPass<'m, 't> {
     }
 
     /// Runs the block over a window that `trunk` has just run.
-    pub(super) fn window(&mut self, trunk: &Context<'_>, window: &[Token]) -> Result<(), LlamaError> {
-        let Some((_, following)) = window.split_first() else { return Ok(()) };
+    pub(super) fn window(&mut self, trunk: &Context<'_>, window: &Window) -> Result<(), LlamaError> {
+        let Some((_, following)) = window.tokens.split_first() else { return Ok(()) };
         self.states.clear();
         for index in 0..following.len() {
-            let n_tokens = window.len();
+            let n_tokens = window.tokens.len();
             let missing =
                 || format!("there is no state of token {index} for the block of multi-token prediction");
             let state =
@@ -41,6 +42,7 @@ impl<'m, 't> NextnPass<'m, 't> {
             self.states.extend_from_slice(state);
         }
         self.context.clear();
+        self.observer.begin_batch(&window.parts[1..])?;
         self.context.decode_states(following, &self.states, 1, &mut self.observer)
     }
 }

@@ -4,7 +4,8 @@ use super::corpus::CorpusText;
 use super::nextn::NextnPass;
 use super::routing::RoutingObserver;
 use super::tally::{LayerShape, Tally, TallyError, check_not_all_equal};
-use super::usage::{ExpertSums, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage};
+use super::usage::{LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage};
+use super::windows::{Cut, Window, Windows};
 use crate::llama::{Batch, Context, ContextOptions, FlashAttention, LlamaError, Model, Outputs, Part, Token};
 use crate::moe::{ExpertLayer, Experts, Identity, LayerKind, ProfilePass};
 use std::collections::BTreeMap;
@@ -32,6 +33,8 @@ pub struct ProfileOptions {
     pub weights: bool,
     /// Whether special tokens inside the texts are recognised.
     pub parse_special: bool,
+    /// Lets the model answer each conversation with this many tokens at most, which are counted apart.
+    pub generate: Option<u32>,
     /// Whether the logits are computed even where the routing can be had without.
     pub lm_head: bool,
     /// Whether the routing in the block of multi-token prediction is watched as well, where
@@ -81,6 +84,18 @@ pub enum ProfileError {
         /// What went wrong.
         source: LlamaError,
     },
+    /// The model gave no number to choose a token by.
+    #[error(
+        "{corpus:?}, after {done} of {total} tokens: the logits are not numbers, so there is no token to go on with"
+    )]
+    NoNextToken {
+        /// The corpus that was running.
+        corpus: String,
+        /// Tokens computed, over all corpora.
+        done: u64,
+        /// Tokens to compute, over all corpora.
+        total: u64,
+    },
     /// llama.cpp failed before the first window.
     #[error(transparent)]
     Llama(#[from] LlamaError),
@@ -113,6 +128,8 @@ pub struct Profile {
     pub ubatch_size: u32,
     /// From the first to the last window.
     pub wall: Duration,
+    /// What is not as one may expect.
+    pub remarks: Vec<String>,
 }
 
 /// Runs all windows of `corpora` through `model` and counts which experts they wake.
@@ -120,6 +137,9 @@ pub struct Profile {
 /// Each text is tokenized as a whole and cut into windows of `ctx_size` tokens, the last one shorter; every window
 /// starts from an empty context. Where the model begins a text with a token of its own (BOS), that token takes the place
 /// of each window's first, as in `llama-perplexity` and `llama-imatrix`.
+///
+/// A conversation is a text. The tokens of chats that were rendered by role count for `CORPUS/ROLE`; an answer follows
+/// the last window of its conversation in the same context, and counts for `CORPUS/generated`.
 ///
 /// # Errors
 /// See [`ProfileError`].
@@ -130,89 +150,188 @@ pub fn profile(
     options: &ProfileOptions,
     progress: &mut dyn FnMut(Progress<'_>),
 ) -> Result<Profile, ProfileError> {
-    let plan = PassPlan::new(model, experts, options)?;
-    let windows =
-        corpora.iter().map(|corpus| Windows::cut(model, corpus, options)).collect::<Result<Vec<_>, _>>()?;
-    let total = windows.iter().map(Windows::n_tokens).sum();
-
-    let shapes_of = |wanted: &dyn Fn(&ExpertLayer) -> bool| -> BTreeMap<u32, LayerShape> {
-        let shape =
-            |layer: &ExpertLayer| LayerShape { n_expert: layer.n_expert, n_expert_used: layer.n_used };
-        experts.layers.iter().filter(|layer| wanted(layer)).map(|layer| (layer.layer, shape(layer))).collect()
+    let by_role = corpora.iter().flat_map(CorpusText::chats).any(|chat| !chat.stretches.is_empty());
+    let plan = PassPlan::new(model, experts, options, by_role)?;
+    let cut = Cut {
+        n_tokens: options.ctx_size.max(1) as usize,
+        limit: options.chunks.map_or(usize::MAX, |chunks| chunks as usize),
+        parse_special: options.parse_special,
+        answer: options.generate.is_some(),
     };
-    let mut shapes = shapes_of(&|layer| layer.kind != LayerKind::NextN);
-    let nextn_shapes = shapes_of(&|layer| plan.nextn == Some(layer.layer));
-    let mut nextn_tally = Tally::new(nextn_shapes.clone(), options.weights);
-    let mut nextn = plan
-        .nextn
-        .map(|_| NextnPass::new(model, &plan.context, &mut nextn_tally, options.weights))
-        .transpose()?;
-    let mut tally = Tally::new(shapes.clone(), options.weights);
-    let mut observer = RoutingObserver::new(&mut tally, options.weights);
-    let mut context = Context::new(model, &plan.context)?;
-    let mut batch = Batch::new();
-
-    let begin = Instant::now();
-    let mut done = 0;
-    let mut sums: Vec<BTreeMap<u32, ExpertSums>> = Vec::with_capacity(corpora.len());
-    for (corpus, windows) in corpora.iter().zip(&windows) {
-        progress(Progress { corpus: &corpus.name, done, total });
-        for group in windows.0.chunks(plan.context.n_seq as usize) {
-            batch.clear();
-            for (sequence, window) in group.iter().enumerate() {
-                batch.push(sequence as u32, 0, window);
-            }
-            let interrupted = options.interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed));
-            let outcome = if interrupted {
-                Err(LlamaError::Interrupted)
-            } else if plan.encode {
-                context.encode(&mut batch, &mut observer)
-            } else {
-                context.clear();
-                context.decode(&mut batch, &mut observer)
-            };
-            let outcome = outcome.and_then(|()| match &mut nextn {
-                Some(nextn) => group.iter().try_for_each(|window| nextn.window(&context, window)),
-                None => Ok(()),
-            });
-            outcome.map_err(|source| ProfileError::Window {
-                corpus: corpus.name.clone(),
-                done,
-                total,
-                source,
-            })?;
-            done += batch.len() as u64;
-            progress(Progress { corpus: &corpus.name, done, total });
-        }
-        let tally = observer.tally().map_err(LlamaError::from)?;
-        let mut taken = tally.take(windows.n_tokens())?;
-        if let Some(nextn) = &mut nextn {
-            let tally = nextn.observer.tally().map_err(LlamaError::from)?;
-            taken.extend(tally.take(windows.n_steps())?);
-        }
-        sums.push(taken);
+    let windows = Windows::cut(model.vocab(), corpora, cut)?;
+    if let Some((corpus, _)) = corpora.iter().zip(&windows.corpora).find(|(_, windows)| windows.is_empty()) {
+        return Err(ProfileError::NoTokens { corpus: corpus.name.clone() });
     }
-    shapes.extend(nextn_shapes);
+    let mut shapes = self::shapes(experts, |layer| layer.kind != LayerKind::NextN);
+    let nextn_shapes = self::shapes(experts, |layer| plan.nextn == Some(layer.layer));
+    let mut nextn_tally = Tally::new(nextn_shapes.clone(), options.weights, windows.parts.len());
+    let mut tally = Tally::new(shapes.clone(), options.weights, windows.parts.len());
+    let answer_tokens = options.generate.map_or(0, u64::from);
+    let mut pass = Pass {
+        model,
+        options,
+        encode: plan.encode,
+        context: Context::new(model, &plan.context)?,
+        batch: Batch::new(),
+        observer: RoutingObserver::new(&mut tally, options.weights),
+        nextn: plan
+            .nextn
+            .map(|_| NextnPass::new(model, &plan.context, &mut nextn_tally, options.weights))
+            .transpose()?,
+        done: 0,
+        total: windows.n_tokens() + windows.n_answers() * answer_tokens,
+        progress,
+    };
+    let begin = Instant::now();
+    for (corpus, windows) in corpora.iter().zip(&windows.corpora) {
+        pass.tell(&corpus.name);
+        for group in windows.chunks(plan.context.n_seq as usize) {
+            pass.windows(&corpus.name, group)?;
+            if let [Window { tokens, answer: Some(part), .. }] = group {
+                pass.answer(&corpus.name, tokens.len() as u32, *part)?;
+            }
+        }
+        // What cannot be right is said after the first corpus, not after the last.
+        pass.observer.tally().map_err(LlamaError::from)?.check()?;
+        if let Some(nextn) = &mut pass.nextn {
+            nextn.observer.tally().map_err(LlamaError::from)?.check()?;
+        }
+    }
     let wall = begin.elapsed();
+    drop(pass);
+    shapes.extend(nextn_shapes);
 
-    let layers = shapes
-        .iter()
-        .map(|(&layer, shape)| {
-            let apart =
-                corpora.iter().zip(&sums).map(|(corpus, sums)| (corpus.name.clone(), sums[&layer].clone()));
+    let tokens = tally.tokens().to_vec();
+    let mut remarks = Vec::new();
+    if windows.answers_without_beginning > 0 {
+        remarks.push(format!(
+            "{} conversations are longer than a window: their answers follow the last window alone; a larger -c shows the model more",
+            windows.answers_without_beginning
+        ));
+    }
+    // A part has no tokens when the model has nothing to answer.
+    let counted = |part: &usize| tokens[*part] > 0;
+    for (part, _) in windows.parts.iter().zip(&tokens).filter(|(_, tokens)| **tokens == 0) {
+        remarks.push(format!("{}: not a single token was generated, so there is no such corpus", part.name));
+    }
+    let layers = tally
+        .finish()?
+        .into_iter()
+        .chain(nextn_tally.finish()?)
+        .map(|(layer, parts)| {
+            let shape = shapes[&layer];
+            let names = windows.parts.iter().map(|part| part.name.clone());
+            let apart = names.zip(parts).filter(|(_, sums)| sums.n_tokens > 0);
             let usage = LayerUsage::join(layer, shape.n_expert_used, apart.collect());
             check_not_all_equal(layer, shape.n_expert_used, &usage.total).map(|()| usage)
         })
         .collect::<Result<Vec<_>, _>>()?;
-    let corpora =
-        corpora.iter().zip(&windows).map(|(corpus, windows)| corpus.entry(windows.n_tokens())).collect();
+    let corpora = (0..tokens.len())
+        .filter(counted)
+        .map(|at| corpora[windows.parts[at].corpus].entry(&windows.parts[at].name, tokens[at]))
+        .collect();
     Ok(Profile {
         corpora,
         layers,
         batch_size: plan.context.n_batch,
         ubatch_size: plan.context.n_ubatch,
         wall,
+        remarks,
     })
+}
+
+/// The shapes of the layers that are `wanted`.
+fn shapes(experts: &Experts, wanted: impl Fn(&ExpertLayer) -> bool) -> BTreeMap<u32, LayerShape> {
+    let shape = |layer: &ExpertLayer| LayerShape { n_expert: layer.n_expert, n_expert_used: layer.n_used };
+    experts.layers.iter().filter(|layer| wanted(layer)).map(|layer| (layer.layer, shape(layer))).collect()
+}
+
+/// A pass that is running.
+struct Pass<'p> {
+    model: &'p Model,
+    options: &'p ProfileOptions,
+    encode: bool,
+    context: Context<'p>,
+    batch: Batch,
+    observer: RoutingObserver<'p>,
+    nextn: Option<NextnPass<'p, 'p>>,
+    done: u64,
+    total: u64,
+    progress: &'p mut dyn FnMut(Progress<'_>),
+}
+
+impl Pass<'_> {
+    fn tell(&mut self, corpus: &str) {
+        (self.progress)(Progress { corpus, done: self.done, total: self.total });
+    }
+
+    /// Computes windows, each from an empty context.
+    fn windows(&mut self, corpus: &str, group: &[Window]) -> Result<(), ProfileError> {
+        self.batch.clear();
+        let mut parts = Vec::new();
+        for (sequence, window) in group.iter().enumerate() {
+            self.batch.push(sequence as u32, 0, &window.tokens);
+            parts.extend_from_slice(&window.parts);
+        }
+        self.context.clear();
+        self.compute(corpus, &parts)?;
+        let Some(nextn) = &mut self.nextn else { return Ok(()) };
+        let (done, total) = (self.done, self.total);
+        group
+            .iter()
+            .try_for_each(|window| nextn.window(&self.context, window))
+            .map_err(|source| ProfileError::Window { corpus: corpus.to_owned(), done, total, source })
+    }
+
+    /// Lets the model go on after a window of `position` tokens: each time the likeliest token, until it ends or has
+    /// said enough. The token that ends an answer is not computed, so it does not count.
+    fn answer(&mut self, corpus: &str, position: u32, part: u32) -> Result<(), ProfileError> {
+        let limit = self.options.generate.unwrap_or(0);
+        for at in 0..limit {
+            let logits = self.batch.len().checked_sub(1).and_then(|last| self.context.logits(last));
+            let Some(token) = logits.and_then(likeliest) else {
+                let (corpus, done, total) = (corpus.to_owned(), self.done, self.total);
+                return Err(ProfileError::NoNextToken { corpus, done, total });
+            };
+            if self.model.vocab().is_end_of_generation(token) {
+                self.total -= u64::from(limit - at);
+                self.tell(corpus);
+                break;
+            }
+            self.batch.clear();
+            self.batch.push(0, position + at, &[token]);
+            self.compute(corpus, &[part])?;
+        }
+        Ok(())
+    }
+
+    /// Computes the batch, whose tokens count for `parts`.
+    fn compute(&mut self, corpus: &str, parts: &[u32]) -> Result<(), ProfileError> {
+        let interrupted = self.options.interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed));
+        let outcome = if interrupted {
+            Err(LlamaError::Interrupted)
+        } else {
+            self.observer.begin_batch(parts).map_err(LlamaError::from).and_then(|()| {
+                if self.encode {
+                    self.context.encode(&mut self.batch, &mut self.observer)
+                } else {
+                    self.context.decode(&mut self.batch, &mut self.observer)
+                }
+            })
+        };
+        let (done, total) = (self.done, self.total);
+        outcome.map_err(|source| ProfileError::Window { corpus: corpus.to_owned(), done, total, source })?;
+        self.done += self.batch.len() as u64;
+        self.tell(corpus);
+        Ok(())
+    }
+}
+
+/// The token with the greatest logit, the first of several; none when no logit is a number.
+fn likeliest(logits: &[f32]) -> Option<Token> {
+    let numbers = logits.iter().enumerate().filter(|(_, logit)| !logit.is_nan());
+    let best = numbers.reduce(|best, next| if next.1 > best.1 { next } else { best });
+    best.and_then(|(token, _)| Token::try_from(token).ok())
 }
 
 impl Profile {
@@ -254,7 +373,14 @@ struct PassPlan {
 }
 
 impl PassPlan {
-    fn new(model: &Model, experts: &Experts, options: &ProfileOptions) -> Result<PassPlan, ProfileError> {
+    /// With `by_role`, one batch holds tokens that count for several parts. It is one window then: llama.cpp computes
+    /// the tokens of one sequence in their order, and those of several in an order of its own.
+    fn new(
+        model: &Model,
+        experts: &Experts,
+        options: &ProfileOptions,
+        by_role: bool,
+    ) -> Result<PassPlan, ProfileError> {
         let pass = experts.family.map_or(ProfilePass::Headless, |family| family.profile);
         let encode = match pass {
             ProfilePass::Impossible(reason) => {
@@ -264,14 +390,23 @@ impl PassPlan {
             ProfilePass::NonCausal => true,
             _ => model.is_diffusion(),
         };
+        if encode && options.generate.is_some() {
+            let architecture = experts.architecture.clone();
+            let reason = "they do not write token by token, so --generate has nothing to count".to_owned();
+            return Err(ProfileError::NoPass { architecture, reason });
+        }
         let nextn = experts.nextn_that_runs().filter(|_| options.nextn && !encode);
         // The states that a NextN block goes on from are those of an ordinary pass, of one sequence.
-        let headless = nextn.is_none() && !options.lm_head && !matches!(pass, ProfilePass::Logits(_));
+        let logits = options.lm_head || options.generate.is_some() || nextn.is_some();
+        let headless = !logits && !matches!(pass, ProfilePass::Logits(_));
         let outputs = if headless { Outputs::None } else { Outputs::Logits };
-        let n_ctx = options.ctx_size.max(1);
+        let n_window = options.ctx_size.max(1);
         // Logits of every token of a batch are kept at once: one window is enough of them.
-        let n_seq = if headless && !encode { (options.batch_size / n_ctx).max(1) } else { 1 };
-        let n_batch = n_ctx.saturating_mul(n_seq);
+        let several = headless && !encode && !by_role;
+        let n_seq = if several { (options.batch_size / n_window).max(1) } else { 1 };
+        let n_batch = n_window.saturating_mul(n_seq);
+        // An answer needs room behind its window.
+        let n_ctx = n_window.saturating_add(options.generate.unwrap_or(0));
         // A model that looks at later tokens needs the whole window at once.
         let n_ubatch = if encode { n_batch } else { options.ubatch_size.clamp(1, n_batch) };
         let context = ContextOptions {
@@ -287,43 +422,5 @@ impl PassPlan {
             interrupt: options.interrupt,
         };
         Ok(PassPlan { context, encode, nextn })
-    }
-}
-
-/// The windows of one corpus, in order.
-struct Windows(Vec<Vec<Token>>);
-
-impl Windows {
-    fn cut(model: &Model, corpus: &CorpusText, options: &ProfileOptions) -> Result<Windows, ProfileError> {
-        let vocab = model.vocab();
-        let bos = vocab.leading_bos();
-        let limit = options.chunks.map_or(usize::MAX, |chunks| chunks as usize);
-        let mut windows = Vec::new();
-        for text in &corpus.texts {
-            if windows.len() >= limit {
-                break;
-            }
-            let tokens = vocab.tokenize(&text.content, options.parse_special)?;
-            for piece in tokens.chunks(options.ctx_size.max(1) as usize).take(limit - windows.len()) {
-                let mut window = piece.to_vec();
-                if let (Some(bos), Some(first)) = (bos, window.first_mut()) {
-                    *first = bos;
-                }
-                windows.push(window);
-            }
-        }
-        if windows.is_empty() {
-            return Err(ProfileError::NoTokens { corpus: corpus.name.clone() });
-        }
-        Ok(Windows(windows))
-    }
-
-    fn n_tokens(&self) -> u64 {
-        self.0.iter().map(|window| window.len() as u64).sum()
-    }
-
-    /// Steps of a NextN block: the first token of a window has none before it.
-    fn n_steps(&self) -> u64 {
-        self.0.iter().map(|window| window.len() as u64 - 1).sum()
     }
 }

@@ -42,6 +42,15 @@ impl<'t> RoutingObserver<'t> {
         Ok(self.tally)
     }
 
+    /// Begins a batch whose tokens, in the order in which they are computed, belong to `parts` of the tally.
+    ///
+    /// # Errors
+    /// When a reading of the last ubatch is bad.
+    pub fn begin_batch(&mut self, parts: &[u32]) -> Result<(), ObserveError> {
+        self.tally()?.begin_batch(parts);
+        Ok(())
+    }
+
     fn is_wanted(&self, site: Site, layer: u32) -> bool {
         let weights =
             matches!(site, Site::Weights | Site::WeightsSoftmax | Site::WeightsNorm | Site::WeightsScaled);
@@ -67,6 +76,7 @@ impl<'t> RoutingObserver<'t> {
             BadSelection::Weight { token, id, value } => {
                 ObserveError::WeightNotFinite { layer, token, expert: id, value }
             }
+            BadSelection::Surplus { n_tokens } => ObserveError::Surplus { layer, n_tokens },
         })
     }
 }

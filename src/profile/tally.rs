@@ -15,12 +15,23 @@ pub struct LayerShape {
     pub n_expert_used: u32,
 }
 
-/// Counts and gate weights of all layers.
+/// Counts and gate weights of all layers, for each part of the texts apart.
 #[derive(Clone, Debug)]
 pub struct Tally {
     shapes: BTreeMap<u32, LayerShape>,
-    layers: BTreeMap<u32, ExpertSums>,
-    with_weights: bool,
+    layers: BTreeMap<u32, LayerTally>,
+    /// The part that each token of the running batch belongs to.
+    batch: Vec<u32>,
+    /// Tokens of each part, over all batches.
+    expected: Vec<u64>,
+}
+
+#[derive(Clone, Debug)]
+struct LayerTally {
+    /// One entry a part.
+    parts: Vec<ExpertSums>,
+    /// Tokens of the running batch that were counted.
+    seen: usize,
 }
 
 /// A selection that no router can have made.
@@ -48,6 +59,11 @@ pub enum BadSelection {
         id: u32,
         /// What was read.
         value: f32,
+    },
+    /// More tokens than the batch holds.
+    Surplus {
+        /// Tokens of the batch.
+        n_tokens: usize,
     },
 }
 
@@ -92,13 +108,29 @@ pub enum TallyError {
 const EQUAL_COUNTS_ARE_SUSPECT_FROM: u64 = 8;
 
 impl Tally {
-    /// An empty tally of layers with the given shapes.
-    pub fn new(shapes: BTreeMap<u32, LayerShape>, with_weights: bool) -> Self {
+    /// An empty tally of layers with the given shapes, for `n_parts` parts.
+    pub fn new(shapes: BTreeMap<u32, LayerShape>, with_weights: bool, n_parts: usize) -> Self {
         let layers = shapes
             .iter()
-            .map(|(&layer, shape)| (layer, ExpertSums::zero(shape.n_expert as usize, with_weights)))
+            .map(|(&layer, shape)| {
+                let zero = ExpertSums::zero(shape.n_expert as usize, with_weights);
+                (layer, LayerTally { parts: vec![zero; n_parts], seen: 0 })
+            })
             .collect();
-        Tally { shapes, layers, with_weights }
+        Tally { shapes, layers, batch: Vec::new(), expected: vec![0; n_parts] }
+    }
+
+    /// Begins a batch: `parts` says of each of its tokens, in their order, which part it belongs to.
+    ///
+    /// # Panics
+    /// When there is no such part: an error of the caller.
+    pub fn begin_batch(&mut self, parts: &[u32]) {
+        for &part in parts {
+            self.expected[part as usize] += 1;
+        }
+        self.batch.clear();
+        self.batch.extend_from_slice(parts);
+        self.layers.values_mut().for_each(|layer| layer.seen = 0);
     }
 
     /// The shape of `layer`, when it is one that holds experts.
@@ -106,8 +138,9 @@ impl Tally {
         self.shapes.get(&layer).copied()
     }
 
-    /// Counts one ubatch of `layer`: `ids` `[n_expert_used, n_tokens]` and, when the tally has weights, `weights` of
-    /// the same shape. Nothing of it is counted when any part is bad.
+    /// Counts one ubatch of `layer`, the tokens of the batch that follow those counted before: `ids`
+    /// `[n_expert_used, n_tokens]` and, when the tally has weights, `weights` of the same shape. Nothing of it is counted
+    /// when anything in it is bad.
     ///
     /// # Errors
     /// Names the token and what is wrong with its selection.
@@ -134,34 +167,58 @@ impl Tally {
                 }
             }
         }
-        let sums = self.layers.get_mut(&layer).expect("every shape has its sums");
-        sums.n_tokens += (ids.len() / used) as u64;
-        for &id in ids {
-            sums.count[id as usize] += 1;
-        }
-        if let (Some(sums), Some(weights)) = (&mut sums.weight, weights) {
-            for (&id, &weight) in ids.iter().zip(weights) {
-                sums[id as usize] += f64::from(weight);
+        let tally = self.layers.get_mut(&layer).expect("every shape has its sums");
+        let end = tally.seen + ids.len() / used;
+        let Some(parts) = self.batch.get(tally.seen..end) else {
+            return Err(BadSelection::Surplus { n_tokens: self.batch.len() });
+        };
+        tally.seen = end;
+        for (token, (&part, selected)) in parts.iter().zip(ids.chunks_exact(used)).enumerate() {
+            let sums = &mut tally.parts[part as usize];
+            sums.n_tokens += 1;
+            for &id in selected {
+                sums.count[id as usize] += 1;
+            }
+            if let (Some(sums), Some(weights)) = (&mut sums.weight, weights) {
+                for (&id, &weight) in selected.iter().zip(&weights[token * used..]) {
+                    sums[id as usize] += f64::from(weight);
+                }
             }
         }
         Ok(())
     }
 
-    /// Takes what was counted, checked against the number of tokens that were computed, and starts anew.
+    /// Checks what was counted against the tokens of all batches so far.
     ///
     /// # Errors
     /// When a layer was never reached, or did not route every token.
-    pub fn take(&mut self, n_tokens: u64) -> Result<BTreeMap<u32, ExpertSums>, TallyError> {
-        for (&layer, sums) in &self.layers {
-            if sums.n_tokens == 0 && n_tokens > 0 {
+    pub fn check(&self) -> Result<(), TallyError> {
+        for (&layer, tally) in &self.layers {
+            let seen: u64 = tally.parts.iter().map(|sums| sums.n_tokens).sum();
+            if seen == 0 && self.expected.iter().any(|&tokens| tokens > 0) {
                 return Err(TallyError::NeverReached { layer });
             }
-            if sums.n_tokens != n_tokens {
-                return Err(TallyError::TokenCount { layer, seen: sums.n_tokens, expected: n_tokens });
+            for (sums, &expected) in tally.parts.iter().zip(&self.expected) {
+                if sums.n_tokens != expected {
+                    return Err(TallyError::TokenCount { layer, seen: sums.n_tokens, expected });
+                }
             }
         }
-        let fresh = Tally::new(self.shapes.clone(), self.with_weights);
-        Ok(std::mem::replace(&mut self.layers, fresh.layers))
+        Ok(())
+    }
+
+    /// Tokens of each part, over all batches so far.
+    pub fn tokens(&self) -> &[u64] {
+        &self.expected
+    }
+
+    /// What was counted in each layer, one entry a part.
+    ///
+    /// # Errors
+    /// As [`Tally::check`].
+    pub fn finish(self) -> Result<BTreeMap<u32, Vec<ExpertSums>>, TallyError> {
+        self.check()?;
+        Ok(self.layers.into_iter().map(|(layer, tally)| (layer, tally.parts)).collect())
     }
 }
 
@@ -183,57 +240,86 @@ pub fn check_not_all_equal(layer: u32, n_expert_used: u32, sums: &ExpertSums) ->
 mod tests {
     use super::*;
 
-    fn tally() -> Tally {
+    /// A batch of `parts` over two layers.
+    fn tally(parts: &[u32]) -> Tally {
         let shape = LayerShape { n_expert: 4, n_expert_used: 2 };
-        Tally::new(BTreeMap::from([(0, shape), (3, shape)]), true)
+        let mut tally = Tally::new(BTreeMap::from([(0, shape), (3, shape)]), true, 2);
+        tally.begin_batch(parts);
+        tally
     }
 
     #[test]
     fn counts_and_weights_go_to_the_selected_experts() {
-        let mut tally = tally();
+        let mut tally = tally(&[0, 0]);
         for layer in [0, 3] {
             tally.add(layer, &[1, 3, 3, 0], Some(&[0.75, 0.25, 0.5, 0.5])).unwrap();
         }
-        let layers = tally.take(2).unwrap();
-        assert_eq!(layers[&3].count, [1, 1, 0, 2]);
-        assert_eq!(layers[&3].weight.as_deref(), Some([0.5, 0.75, 0.0, 0.75].as_slice()));
-        assert_eq!(tally.take(0).unwrap()[&0].n_tokens, 0, "a tally that was taken starts anew");
+        let layers = tally.finish().unwrap();
+        assert_eq!(layers[&3][0].count, [1, 1, 0, 2]);
+        assert_eq!(layers[&3][0].weight.as_deref(), Some([0.5, 0.75, 0.0, 0.75].as_slice()));
+        assert_eq!(layers[&0][1].n_tokens, 0);
+    }
+
+    #[test]
+    fn each_token_goes_to_its_part_across_ubatches_and_batches() {
+        let mut tally = tally(&[0, 1, 1]);
+        for layer in [0, 3] {
+            tally.add(layer, &[0, 1, 1, 2], Some(&[0.5; 4])).unwrap();
+            tally.add(layer, &[2, 3], Some(&[1.0, 2.0])).unwrap();
+        }
+        tally.check().unwrap();
+        tally.begin_batch(&[1, 0]);
+        for layer in [0, 3] {
+            tally.add(layer, &[3, 1, 0, 3], Some(&[0.5; 4])).unwrap();
+        }
+        assert_eq!(tally.tokens(), [2, 3]);
+        let layers = tally.finish().unwrap();
+        assert_eq!(layers[&0][0].count, [2, 1, 0, 1]);
+        assert_eq!(layers[&3][1].count, [0, 2, 2, 2]);
+        assert_eq!(layers[&3][1].weight.as_deref(), Some([0.0, 1.0, 1.5, 2.5].as_slice()));
     }
 
     #[test]
     fn an_id_out_of_range_is_never_counted() {
-        let mut tally = tally();
+        let mut tally = tally(&[0, 0]);
         for id in [4, -1, i32::MAX] {
             let error = tally.add(0, &[0, 1, 2, id], Some(&[0.5; 4])).unwrap_err();
             assert_eq!(error, BadSelection::OutOfRange { token: 1, id });
         }
-        assert_eq!(tally.take(0).unwrap()[&0].count, [0; 4]);
+        assert_eq!(tally.layers[&0].parts[0].count, [0; 4]);
     }
 
     #[test]
     fn the_ids_of_a_token_are_distinct() {
-        assert_eq!(tally().add(0, &[2, 2], None), Err(BadSelection::Twice { token: 0, id: 2 }));
+        assert_eq!(tally(&[0]).add(0, &[2, 2], None), Err(BadSelection::Twice { token: 0, id: 2 }));
     }
 
     #[test]
     fn a_gate_weight_that_is_no_number_is_named() {
-        let error = tally().add(0, &[2, 1], Some(&[0.5, f32::NAN])).unwrap_err();
+        let error = tally(&[0]).add(0, &[2, 1], Some(&[0.5, f32::NAN])).unwrap_err();
         assert!(matches!(error, BadSelection::Weight { token: 0, id: 1, value } if value.is_nan()));
     }
 
     #[test]
     fn a_layer_that_was_never_reached_is_refused() {
-        let mut tally = tally();
+        let mut tally = tally(&[0]);
         tally.add(0, &[0, 1], None).unwrap();
-        assert_eq!(tally.take(1), Err(TallyError::NeverReached { layer: 3 }));
+        assert_eq!(tally.finish().unwrap_err(), TallyError::NeverReached { layer: 3 });
     }
 
     #[test]
     fn a_layer_that_saw_one_token_a_batch_is_refused() {
-        let mut tally = tally();
+        let mut tally = tally(&[1, 1]);
         tally.add(0, &[0, 1, 2, 3], None).unwrap();
         tally.add(3, &[0, 1], None).unwrap();
-        assert_eq!(tally.take(2), Err(TallyError::TokenCount { layer: 3, seen: 1, expected: 2 }));
+        assert_eq!(tally.finish().unwrap_err(), TallyError::TokenCount { layer: 3, seen: 1, expected: 2 });
+    }
+
+    #[test]
+    fn a_layer_that_routes_more_tokens_than_there_are_is_refused() {
+        let mut tally = tally(&[0]);
+        tally.add(0, &[0, 1], None).unwrap();
+        assert_eq!(tally.add(0, &[0, 1], None), Err(BadSelection::Surplus { n_tokens: 1 }));
     }
 
     #[test]

@@ -7,7 +7,7 @@ use moeslice::evaluate::ExpertMask;
 use moeslice::gguf;
 use moeslice::llama::{Backend, Device, FlashAttention, Model, Observer, Observers, Placement, Token};
 use moeslice::moe::{Experts, Identity, Kept, LayerKind, ProfilePass, Provenance};
-use moeslice::profile::{CorpusFile, CorpusText, Profile, ProfileOptions, Text, profile};
+use moeslice::profile::{Content, CorpusFile, CorpusText, Profile, ProfileOptions, Text, profile};
 use moeslice::slice::{self, Cut, Options};
 use std::path::{Path, PathBuf};
 
@@ -137,12 +137,14 @@ fn run_profile(subject: &Subject, model: &Model, shape: Shape, weights: bool, ne
         chunks: None,
         weights,
         parse_special: false,
+        generate: None,
         lm_head: shape.head,
         nextn,
         interrupt: None,
     };
     let file = CorpusFile { path: "text".into(), bytes: 0, sha256: String::new() };
-    let corpus = CorpusText { name: "text".into(), texts: vec![Text { file, content: text() }] };
+    let corpus =
+        CorpusText { name: "text".into(), texts: vec![Text { file, content: Content::Plain(text()) }] };
     profile(model, &subject.experts, &[corpus], &options, &mut |_| {})
         .unwrap_or_else(|e| panic!("{shape:?}, weights {weights}: {e}"))
 }

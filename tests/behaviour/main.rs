@@ -1,5 +1,7 @@
 //! The program as its users meet it: arguments in; output, files and exit code out.
 
+#[cfg(feature = "llama")]
+mod chat;
 mod files;
 mod inputs;
 #[cfg(feature = "llama")]

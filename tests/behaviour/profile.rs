@@ -6,7 +6,7 @@ use std::fs;
 use std::path::Path;
 
 /// `profile` on the processor; texts and further flags follow.
-fn profile(model: &Path, output: &Path) -> assert_cmd::Command {
+pub fn profile(model: &Path, output: &Path) -> assert_cmd::Command {
     let mut command = moeslice();
     command
         .args(["profile", "-q", "-dev", "none", "-c", "128", "-t", "2", "-m"])
@@ -21,14 +21,14 @@ fn text(length: usize) -> String {
     code.chars().take(length).collect()
 }
 
-fn sums<'u>(usage: &'u Value, layer: usize, corpus: &str) -> &'u Value {
+pub fn sums<'u>(usage: &'u Value, layer: usize, corpus: &str) -> &'u Value {
     match corpus {
         "" => &usage["layers"][layer]["total"],
         name => &usage["layers"][layer]["corpora"][name],
     }
 }
 
-fn counts(usage: &Value, layer: usize, corpus: &str) -> Vec<u64> {
+pub fn counts(usage: &Value, layer: usize, corpus: &str) -> Vec<u64> {
     let list = sums(usage, layer, corpus)["count"].as_array().unwrap();
     list.iter().map(|count| count.as_u64().unwrap()).collect()
 }
