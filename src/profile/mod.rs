@@ -10,6 +10,8 @@ mod open;
 #[cfg(feature = "llama")]
 mod pass;
 #[cfg(feature = "llama")]
+mod pass_plan;
+#[cfg(feature = "llama")]
 mod routing;
 mod tally;
 mod usage;
