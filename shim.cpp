@@ -4,6 +4,8 @@
 
 #include <cstdio>
 #include <exception>
+#include <memory>
+#include <stdexcept>
 
 // Runs `call`; an exception becomes its text in `error` and the value `thrown`.
 template <typename Result, typename Call>
@@ -47,6 +49,36 @@ int32_t moeslice_decode(llama_context * context, llama_batch batch, char * error
 
 int32_t moeslice_encode(llama_context * context, llama_batch batch, char * error, size_t error_size) {
     return guarded<int32_t>(MOESLICE_THREW, error, error_size, [&] { return llama_encode(context, batch); });
+}
+
+void moeslice_keep_states(llama_context * context) {
+    llama_set_embeddings_nextn(context, true, /*masked=*/false);
+}
+
+const float * moeslice_state(llama_context * context, int32_t index) {
+    try {
+        return llama_get_embeddings_nextn_ith(context, index);
+    } catch (...) {
+        return nullptr;
+    }
+}
+
+int32_t moeslice_decode_states(llama_context * context, const llama_token * tokens, const float * states, size_t n_embd, int32_t n_tokens, int32_t first_position, char * error, size_t error_size) {
+    return guarded<int32_t>(MOESLICE_THREW, error, error_size, [&] {
+        std::unique_ptr<llama_batch_ext, decltype(&llama_batch_ext_free)> batch(llama_batch_ext_init(context), llama_batch_ext_free);
+        for (int32_t i = 0; i < n_tokens; ++i) {
+            const int32_t   index    = llama_batch_ext_add_token(batch.get(), 0, tokens[i]);
+            const llama_pos position = first_position + i;
+            const bool      added    = index >= 0
+                && llama_batch_ext_set_embd_state(batch.get(), index, { states + size_t(i) * n_embd, 1, n_embd })
+                && llama_batch_ext_set_output_logits(batch.get(), index, true)
+                && llama_batch_ext_set_pos(batch.get(), index, &position);
+            if (!added) {
+                throw std::runtime_error("a token and its state do not fit into the batch");
+            }
+        }
+        return llama_process(context, LLAMA_PROCESS_TYPE_DECODE, batch.get());
+    });
 }
 
 int32_t moeslice_synchronize(llama_context * context, char * error, size_t error_size) {

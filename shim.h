@@ -21,6 +21,12 @@ int32_t moeslice_model_save(const struct llama_model * model, const char * path,
 struct llama_context * moeslice_context_new(struct llama_model * model, struct llama_context_params params, char * error, size_t error_size);
 int32_t moeslice_decode(struct llama_context * context, struct llama_batch batch, char * error, size_t error_size);
 int32_t moeslice_encode(struct llama_context * context, struct llama_batch batch, char * error, size_t error_size);
+// Keeps the state of every token that the blocks of multi-token prediction continue from.
+void moeslice_keep_states(struct llama_context * context);
+// The state of the token at `index` of the last batch, llama_model_n_embd_out floats; NULL when there is none.
+const float * moeslice_state(struct llama_context * context, int32_t index);
+// Runs `n_tokens` tokens of sequence 0, each from its state, through the block of a context of type MTP. Every token is an output.
+int32_t moeslice_decode_states(struct llama_context * context, const llama_token * tokens, const float * states, size_t n_embd, int32_t n_tokens, int32_t first_position, char * error, size_t error_size);
 int32_t moeslice_synchronize(struct llama_context * context, char * error, size_t error_size);
 int32_t moeslice_tokenize(const struct llama_vocab * vocab, const char * text, int32_t text_bytes, llama_token * tokens, int32_t capacity, bool add_special, bool parse_special, char * error, size_t error_size);
 

@@ -95,7 +95,8 @@ impl Chooser {
 
     /// What can be refused before a profile. Gives K where it is known.
     pub fn check_early(&self, source: &Source, keep: &Keep) -> Result<Option<u32>, Failure> {
-        let counted = |layer: &ExpertLayer| layer.kind != LayerKind::NextN;
+        let nextn = source.experts.nextn_that_runs();
+        let counted = |layer: &ExpertLayer| layer.kind != LayerKind::NextN || nextn == Some(layer.layer);
         let of_model =
             |error: &dyn std::fmt::Display| anyhow::anyhow!("{}: {error}", source.model.path().display());
         if let Keep::Size(limit) = *keep {

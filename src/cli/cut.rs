@@ -4,7 +4,7 @@ use super::INTERRUPT;
 use super::choose_flags::corpus_lines;
 use super::failure::Failure;
 use super::output::{self, Unit, remark};
-use super::outputs::{Outputs, output_failure};
+use super::outputs::output_failure;
 use super::source::Source;
 use crate::gguf;
 use crate::moe::{Provenance, ShardPolicy};
@@ -98,7 +98,12 @@ impl CutFlags {
     #[cfg(feature = "llama")]
     /// Refuses outputs that could not be written, before any long work, and adds them to `outputs`. `k` is the number
     /// of experts, where known.
-    pub fn check(&self, source: &Source, k: Option<u32>, outputs: &mut Outputs) -> Result<(), Failure> {
+    pub fn check(
+        &self,
+        source: &Source,
+        k: Option<u32>,
+        outputs: &mut super::outputs::Outputs,
+    ) -> Result<(), Failure> {
         self.check_source(source)?;
         let smallest = source.experts.possible_keeps().first().copied().unwrap_or(source.experts.n_expert);
         let keep = crate::moe::any_experts(&source.experts, k.unwrap_or(smallest));

@@ -125,6 +125,7 @@ impl LlamaFlags {
             gpu_layers: self.gpu_layers,
             overrides: self.overrides(backend, &cpu)?,
             mmap: self.no_mmap.then_some(false),
+            nextn: false,
         };
         let names = if gpus.is_empty() || self.gpu_layers == 0 { vec![cpu.name] } else { gpus };
         Ok((placement, names))

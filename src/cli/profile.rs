@@ -104,7 +104,8 @@ pub fn run_profile(
 ) -> Result<Usage, Failure> {
     sys::catch_interrupts(&INTERRUPT);
     let backend = Backend::start().map_err(Failure::running)?;
-    let (placement, devices) = flags.placement(backend, quiet)?;
+    let (mut placement, devices) = flags.placement(backend, quiet)?;
+    placement.nextn = source.experts.nextn_that_runs().is_some();
     let model = flags.load(backend, source.model.path(), &placement, quiet)?;
     if flags.ctx_size > model.n_ctx_train() {
         let (asked, trained) = (flags.ctx_size, model.n_ctx_train());
@@ -126,6 +127,7 @@ pub fn run_profile(
         parse_special: texts.parse_special,
         generate: texts.generate,
         lm_head: texts.lm_head,
+        nextn: true,
         interrupt: Some(&INTERRUPT),
     };
     let bar = output::progress(quiet, 0, output::Unit::Tokens);

@@ -4,6 +4,7 @@ use super::batch::Batch;
 use super::error::LlamaError;
 use super::model::Model;
 use super::observer::{Observer, Watch, on_node};
+use super::vocab::Token;
 use super::{ERROR_BYTES, ffi, log, message};
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
@@ -40,6 +41,18 @@ pub enum FlashAttention {
     Off,
 }
 
+/// Which part of a model a context runs.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub enum Part {
+    /// All layers but those of multi-token prediction.
+    #[default]
+    Trunk,
+    /// The same, and the state of every token is kept, from which a block of multi-token prediction goes on.
+    TrunkWithStates,
+    /// The first block of multi-token prediction (NextN).
+    NextN,
+}
+
 /// The sizes and settings of a context.
 #[derive(Clone, Debug)]
 pub struct ContextOptions {
@@ -55,8 +68,13 @@ pub struct ContextOptions {
     pub threads: u32,
     /// What a pass leaves behind.
     pub outputs: Outputs,
+    /// Which part of the model runs.
+    pub part: Part,
     /// Fused attention.
     pub flash_attention: FlashAttention,
+    /// Whether keys and values are kept as F32 instead of F16. In F16, a difference in the last bit of an activation
+    /// can become one of a thousandth: two models can be compared more closely without.
+    pub exact_cache: bool,
     /// When this becomes true, the batch that is running on the processor ends early.
     pub interrupt: Option<&'static AtomicBool>,
 }
@@ -68,6 +86,7 @@ pub struct Context<'m> {
     watch: Box<UnsafeCell<Watch>>,
     n_batch: usize,
     n_vocab: usize,
+    n_embd: usize,
     interrupt: Option<&'static AtomicBool>,
     _model: PhantomData<&'m Model>,
 }
@@ -94,6 +113,13 @@ impl<'m> Context<'m> {
             FlashAttention::On => ffi::LLAMA_FLASH_ATTN_TYPE_ENABLED,
             FlashAttention::Off => ffi::LLAMA_FLASH_ATTN_TYPE_DISABLED,
         };
+        if options.part == Part::NextN {
+            params.ctx_type = ffi::LLAMA_CONTEXT_TYPE_MTP;
+        }
+        if options.exact_cache {
+            params.type_k = ffi::GGML_TYPE_F32;
+            params.type_v = ffi::GGML_TYPE_F32;
+        }
         if options.outputs == Outputs::None {
             params.embeddings = true;
             params.pooling_type = ffi::LLAMA_POOLING_TYPE_LAST;
@@ -111,11 +137,16 @@ impl<'m> Context<'m> {
             unsafe { ffi::moeslice_context_new(model.raw.as_ptr(), params, error.as_mut_ptr(), error.len()) };
         let raw = NonNull::new(raw)
             .ok_or_else(|| LlamaError::Context { n_ctx, tail: log::tail(&message(&error)) })?;
+        if options.part == Part::TrunkWithStates {
+            // SAFETY: the context is alive.
+            unsafe { ffi::moeslice_keep_states(raw.as_ptr()) };
+        }
         Ok(Context {
             raw,
             watch,
             n_batch: options.n_batch as usize,
             n_vocab: model.vocab().len(),
+            n_embd: model.n_embd_out(),
             interrupt: options.interrupt,
             _model: PhantomData,
         })
@@ -137,7 +168,11 @@ impl<'m> Context<'m> {
     /// # Errors
     /// When the batch does not fit, llama.cpp fails, the observer fails, or the user interrupts.
     pub fn decode(&mut self, batch: &mut Batch, observer: &mut dyn Observer) -> Result<(), LlamaError> {
-        self.run(batch, observer, ffi::moeslice_decode)
+        let n_tokens = batch.len();
+        self.run(n_tokens, observer, |context, error, size| {
+            // SAFETY: context and batch are alive during the call.
+            unsafe { ffi::moeslice_decode(context, batch.raw(), error, size) }
+        })
     }
 
     /// As [`Context::decode`], through the encoder: for models that attend to later tokens as well.
@@ -145,21 +180,61 @@ impl<'m> Context<'m> {
     /// # Errors
     /// As [`Context::decode`].
     pub fn encode(&mut self, batch: &mut Batch, observer: &mut dyn Observer) -> Result<(), LlamaError> {
-        self.run(batch, observer, ffi::moeslice_encode)
+        let n_tokens = batch.len();
+        self.run(n_tokens, observer, |context, error, size| {
+            // SAFETY: context and batch are alive during the call.
+            unsafe { ffi::moeslice_encode(context, batch.raw(), error, size) }
+        })
+    }
+
+    /// Computes the block of a context of [`Part::NextN`] for `tokens`, each from the state of the token before it:
+    /// `states` `[n_embd, tokens]`, as [`Context::state`] gives them. The first token has position `first`.
+    ///
+    /// # Errors
+    /// As [`Context::decode`].
+    pub fn decode_states(
+        &mut self,
+        tokens: &[Token],
+        states: &[f32],
+        first: u32,
+        observer: &mut dyn Observer,
+    ) -> Result<(), LlamaError> {
+        let (n_tokens, n_embd) = (tokens.len(), self.n_embd);
+        if states.len() != n_tokens * n_embd {
+            let message = format!("{} numbers are not the states of {n_tokens} tokens", states.len());
+            return Err(LlamaError::Threw { n_tokens, message });
+        }
+        self.run(n_tokens, observer, |context, error, size| {
+            // SAFETY: the context is alive; tokens and states are valid for their lengths, which were checked.
+            unsafe {
+                ffi::moeslice_decode_states(
+                    context,
+                    tokens.as_ptr(),
+                    states.as_ptr(),
+                    n_embd,
+                    n_tokens as i32,
+                    first as i32,
+                    error,
+                    size,
+                )
+            }
+        })
+    }
+
+    /// The state `[n_embd]` of the token at `index` of the last batch, in a context of [`Part::TrunkWithStates`].
+    pub fn state(&self, index: usize) -> Option<&[f32]> {
+        // SAFETY: the context is alive; an index without a state gives NULL.
+        let row = unsafe { ffi::moeslice_state(self.raw.as_ptr(), i32::try_from(index).ok()?) };
+        // SAFETY: a row has as many floats as the model puts out, and stays until the next batch.
+        (!row.is_null()).then(|| unsafe { std::slice::from_raw_parts(row, self.n_embd) })
     }
 
     fn run(
         &mut self,
-        batch: &mut Batch,
+        n_tokens: usize,
         observer: &mut dyn Observer,
-        call: unsafe extern "C" fn(
-            *mut ffi::llama_context,
-            ffi::llama_batch,
-            *mut std::ffi::c_char,
-            usize,
-        ) -> i32,
+        call: impl FnOnce(*mut ffi::llama_context, *mut std::ffi::c_char, usize) -> i32,
     ) -> Result<(), LlamaError> {
-        let n_tokens = batch.len();
         if n_tokens > self.n_batch {
             return Err(LlamaError::BatchTooLarge { n_tokens, capacity: self.n_batch });
         }
@@ -170,10 +245,9 @@ impl<'m> Context<'m> {
         let mut error = [0; ERROR_BYTES];
         // SAFETY: no callback runs now, so nobody else looks at the watch; the observer is borrowed until `end`.
         unsafe { (*self.watch.get()).begin(observer) };
-        // SAFETY: context and batch are alive during the calls; both catch exceptions.
-        let mut status = unsafe { call(self.raw.as_ptr(), batch.raw(), error.as_mut_ptr(), error.len()) };
+        let mut status = call(self.raw.as_ptr(), error.as_mut_ptr(), error.len());
         if status == 0 {
-            // SAFETY: as above. What still runs on the device may show nodes, so the observer stays until it is done.
+            // SAFETY: the context is alive. What still runs on the device may show nodes, so the observer stays until it is done.
             status = unsafe { ffi::moeslice_synchronize(self.raw.as_ptr(), error.as_mut_ptr(), error.len()) };
         }
         // SAFETY: the calls are over.
@@ -195,6 +269,17 @@ impl<'m> Context<'m> {
         let row = unsafe { ffi::llama_get_logits_ith(self.raw.as_ptr(), i32::try_from(index).ok()?) };
         // SAFETY: a row has as many floats as the vocabulary has tokens, and stays until the next batch.
         (!row.is_null()).then(|| unsafe { std::slice::from_raw_parts(row, self.n_vocab) })
+    }
+}
+
+impl Context<'_> {
+    /// Embedding `[n_embd]` of a sequence of the last batch, after a pass with [`Outputs::None`]: that of its last
+    /// token.
+    pub fn embedding(&self, sequence: u32) -> Option<&[f32]> {
+        // SAFETY: the context is alive; a sequence that was not in the batch gives NULL.
+        let row = unsafe { ffi::llama_get_embeddings_seq(self.raw.as_ptr(), i32::try_from(sequence).ok()?) };
+        // SAFETY: a row has as many floats as the model puts out, and stays until the next batch.
+        (!row.is_null()).then(|| unsafe { std::slice::from_raw_parts(row, self.n_embd) })
     }
 }
 

@@ -37,7 +37,13 @@ pub enum LlamaError {
     /// Loading was interrupted by the user.
     #[error("interrupted")]
     Interrupted,
-    /// A model could not be made from metadata, or not be written.
+    /// A model could not be made from metadata.
+    #[error("llama.cpp cannot make the model: {tail}")]
+    Synthesize {
+        /// Why.
+        tail: LogTail,
+    },
+    /// A model could not be written.
     #[error("{path}: llama.cpp cannot write the model: {tail}")]
     Save {
         /// The target.

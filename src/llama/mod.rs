@@ -26,16 +26,18 @@ mod log;
 mod model;
 mod node;
 mod observer;
+mod synthetic;
 mod vocab;
 
 pub use backend::{Backend, Device, DeviceKind};
 pub use batch::Batch;
-pub use context::{Context, ContextOptions, FlashAttention, Outputs, max_sequences};
+pub use context::{Context, ContextOptions, FlashAttention, Outputs, Part, max_sequences};
 pub use error::{LlamaError, LogTail, ObserveError};
 pub use log::set_verbose;
 pub use model::{Model, Placement};
 pub use node::{Node, Site};
 pub use observer::{Observer, Observers};
+pub use synthetic::{BlankTensor, Fill};
 pub use vocab::{Token, Vocab};
 
 /// Size of the buffers that take the text of an exception.

@@ -22,6 +22,8 @@ pub struct Placement {
     pub overrides: Vec<(String, Device)>,
     /// Whether the weights are mapped from the file rather than read.
     pub mmap: Option<bool>,
+    /// Whether blocks of multi-token prediction (NextN) are loaded.
+    pub nextn: bool,
 }
 
 /// A model that llama.cpp has loaded.
@@ -98,6 +100,12 @@ impl Model {
         unsafe { ffi::llama_model_is_diffusion(self.raw.as_ptr()) }
     }
 
+    /// Numbers in an embedding that the model puts out.
+    pub(super) fn n_embd_out(&self) -> usize {
+        // SAFETY: the model is alive.
+        unsafe { ffi::llama_model_n_embd_out(self.raw.as_ptr()) }.max(0) as usize
+    }
+
     /// Tokens that the model was trained to look back on.
     pub fn n_ctx_train(&self) -> u32 {
         // SAFETY: the model is alive.
@@ -144,6 +152,7 @@ pub(super) fn with_params<R>(
         params.devices = devices.as_mut_ptr();
     }
     params.n_gpu_layers = placement.gpu_layers;
+    params.load_mtp = placement.nextn;
     match placement.mmap {
         Some(true) => params.load_mode = ffi::LLAMA_LOAD_MODE_MMAP,
         Some(false) => params.load_mode = ffi::LLAMA_LOAD_MODE_NONE,

@@ -31,7 +31,8 @@ pub enum Site {
 }
 
 impl Site {
-    fn from_base(base: &str) -> Option<Site> {
+    /// The site of a node's name without its layer, such as `ffn_moe_topk`.
+    pub fn named(base: &str) -> Option<Site> {
         Some(match base {
             "ffn_moe_logits" => Site::Logits,
             "ffn_moe_logits_biased" => Site::LogitsBiased,
@@ -50,7 +51,7 @@ impl Site {
     /// Splits a node's name, `BASE-LAYER`, exactly: "ffn_moe_topk-3 (view)" is no site.
     pub fn parse(name: &str) -> Option<(Site, u32)> {
         let (base, layer) = name.rsplit_once('-')?;
-        Some((Site::from_base(base)?, layer.parse().ok()?))
+        Some((Site::named(base)?, layer.parse().ok()?))
     }
 }
 
@@ -74,11 +75,7 @@ impl<'g> Node<'g> {
 
     /// The name, such as `ffn_moe_topk-3`.
     pub fn name(&self) -> &str {
-        let bytes = &self.tensor().name;
-        let length = bytes.iter().position(|&c| c == 0).unwrap_or(bytes.len());
-        // SAFETY: `c_char` and `u8` have the same layout, and `length` is within the array.
-        let bytes = unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<u8>(), length) };
-        std::str::from_utf8(bytes).unwrap_or_default()
+        name_of(self.tensor())
     }
 
     /// Site and layer, for the nodes that observers know.
@@ -102,23 +99,6 @@ impl<'g> Node<'g> {
     /// `[.., n_expert]` and source 2 the ids `[n_expert_used, n_tokens]`.
     pub fn is_mul_mat_id(&self) -> bool {
         self.tensor().op == ffi::GGML_OP_MUL_MAT_ID
-    }
-
-    /// The ids `[n_expert_used, n_tokens]` by which a gate weight node, however often reshaped, normalised or scaled,
-    /// picked its weights out of the probabilities.
-    pub fn picked_by(&self) -> Option<Node<'_>> {
-        let mut raw: *mut ffi::ggml_tensor = self.raw;
-        for _ in 0..12 {
-            // SAFETY: a tensor of the graph of this node; sources are NULL or tensors of the same graph.
-            let tensor = unsafe { raw.as_ref()? };
-            if tensor.op == ffi::GGML_OP_GET_ROWS {
-                let ids = tensor.src[1];
-                // SAFETY: as above.
-                return (!ids.is_null()).then(|| unsafe { Node::new(ids) });
-            }
-            raw = tensor.src[0];
-        }
-        None
     }
 
     /// Reads the first `columns` of every row of an I32 node, by its strides, into `into`.
@@ -150,20 +130,42 @@ impl<'g> Node<'g> {
     /// When the node is not F32, not contiguous, or has another number of elements.
     pub fn write_floats(&mut self, values: &[f32]) -> Result<(), ObserveError> {
         self.expect(ffi::GGML_TYPE_F32, "F32")?;
+        self.check_whole(values.len())?;
+        // SAFETY: the tensor has data (`expect`), and as many elements of 4 bytes as there are values.
+        unsafe { self.write(values.as_ptr().cast(), values.len() * 4) };
+        Ok(())
+    }
+
+    /// Replaces all elements of a contiguous I32 node; what is computed later sees the new ones.
+    ///
+    /// # Errors
+    /// When the node is not I32, not contiguous, or has another number of elements.
+    pub fn write_ids(&mut self, values: &[i32]) -> Result<(), ObserveError> {
+        self.expect(ffi::GGML_TYPE_I32, "I32")?;
+        self.check_whole(values.len())?;
+        // SAFETY: the tensor has data (`expect`), and as many elements of 4 bytes as there are values.
+        unsafe { self.write(values.as_ptr().cast(), values.len() * 4) };
+        Ok(())
+    }
+
+    /// Checks that `given` values are all elements, which lie one behind another.
+    fn check_whole(&self, given: usize) -> Result<(), ObserveError> {
         let elements: usize = self.dims().iter().product();
         // SAFETY: a live tensor.
         let contiguous = unsafe { ffi::ggml_is_contiguous(self.raw) };
-        if elements != values.len() || !contiguous {
-            return Err(self.layout(format!(
-                "{} values for {elements} elements (contiguous: {contiguous})",
-                values.len()
-            )));
+        if elements == given && contiguous {
+            return Ok(());
         }
-        if elements > 0 {
-            // SAFETY: the tensor has data (`expect`), and as many bytes as the values.
-            unsafe { ffi::ggml_backend_tensor_set(self.raw, values.as_ptr().cast(), 0, elements * 4) };
+        Err(self.layout(format!("{given} values for {elements} elements (contiguous: {contiguous})")))
+    }
+
+    /// # Safety
+    /// The tensor has data, `bytes` in all, as many as can be read at `values`.
+    unsafe fn write(&mut self, values: *const std::ffi::c_void, bytes: usize) {
+        if bytes > 0 {
+            // SAFETY: by this function's contract.
+            unsafe { ffi::ggml_backend_tensor_set(self.raw, values, 0, bytes) };
         }
-        Ok(())
     }
 
     fn layout(&self, what: impl Into<String>) -> ObserveError {
@@ -224,4 +226,13 @@ impl<'g> Node<'g> {
             }
         }
     }
+}
+
+/// The name of a tensor; empty when it is not UTF-8.
+pub(super) fn name_of(tensor: &ffi::ggml_tensor) -> &str {
+    let bytes = &tensor.name;
+    let length = bytes.iter().position(|&c| c == 0).unwrap_or(bytes.len());
+    // SAFETY: `c_char` and `u8` have the same layout, and `length` is within the array.
+    let bytes = unsafe { std::slice::from_raw_parts(bytes.as_ptr().cast::<u8>(), length) };
+    std::str::from_utf8(bytes).unwrap_or_default()
 }

@@ -88,6 +88,8 @@ pub struct Experts {
     pub groups: Option<Groups>,
     /// Multi-token-prediction blocks, the last of the blocks.
     pub n_nextn: u32,
+    /// Whether llama.cpp has a graph for the first of them.
+    pub nextn_runs: bool,
     /// The gate that routes, by the architecture and by `{arch}.expert_gating_func`; `None` when neither tells.
     pub gate: Option<Gate>,
     /// Whether a layer has shared experts, which run for every token and are not cut.
@@ -139,6 +141,8 @@ impl Experts {
             used_per_layer: layout.used.per_layer().map(<[u32]>::to_vec),
             groups: layout.groups,
             n_nextn: layout.n_nextn,
+            nextn_runs: layout.n_nextn > 0
+                && family.is_some_and(|family| family.nextn.runs(model, layout.n_layer - layout.n_nextn)),
             gate: match family {
                 Some(family) => family.selection.gate(gate_key),
                 None => gate_key.and_then(Gate::from_key),
@@ -153,6 +157,12 @@ impl Experts {
     /// The layer of this number, if it has experts.
     pub fn layer(&self, il: u32) -> Option<&ExpertLayer> {
         self.layers.binary_search_by_key(&il, |layer| layer.layer).ok().map(|at| &self.layers[at])
+    }
+
+    /// The NextN layer with experts whose routing can be watched: llama.cpp runs the block, and there is one alone.
+    pub fn nextn_that_runs(&self) -> Option<u32> {
+        let layer = self.layers.iter().find(|layer| layer.kind == LayerKind::NextN);
+        layer.filter(|_| self.nextn_runs && self.n_nextn == 1).map(|layer| layer.layer)
     }
 
     /// Bytes of all experts, router rows included.
@@ -239,6 +249,9 @@ impl Reader<'_> {
             let key = self.keys.name("expert_used_count");
             return Err(MoeError::UsedCount { file: self.keys.file(), layer, key, used: n_used, n_expert });
         }
+        if !own_entry && kind != LayerKind::NextN && self.family.is_some() {
+            self.check_same_used(layer, n_used)?;
+        }
         let mut tensors = Vec::with_capacity(parts.len());
         let mut hash_table = None;
         for part in parts {
@@ -255,6 +268,18 @@ impl Reader<'_> {
         }
         let bytes_per_expert = tensors.iter().map(|tensor| tensor.slab_bytes).sum();
         Ok(ExpertLayer { layer, n_expert, n_used, kind, tensors, hash_table, bytes_per_expert })
+    }
+
+    /// Where all layers select as many experts as the first, llama.cpp adds up as many as a layer's own entry says,
+    /// and aborts when those are more.
+    fn check_same_used(&self, layer: u32, n_used: u32) -> Result<(), MoeError> {
+        let stated = self.layout.used.in_layer(layer, true);
+        if stated <= n_used {
+            return Ok(());
+        }
+        let key = self.keys.name("expert_used_count");
+        let rule = format!("its entry for layer {layer} must not be above the first, {n_used}");
+        Err(MoeError::KeyValue { file: self.keys.file(), key, value: stated.into(), rule })
     }
 
     /// A layer needs its router, its up and its down weights, each once; a hash layer also its table.

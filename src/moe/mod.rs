@@ -25,7 +25,7 @@ pub use identity::Identity;
 pub use keep::{KeepError, KeepLimit};
 pub use names::{Axis, Role, classify};
 pub use pruned::{
-    FileShape, Kept, KeptError, Provenance, PrunedError, PrunedShape, ShardPolicy, any_experts,
+    FileShape, Kept, KeptError, Provenance, PrunedError, PrunedShape, ShardPolicy, any_experts, check_kept,
 };
 
 #[cfg(test)]

@@ -4,9 +4,13 @@ mod chat;
 mod corpus;
 pub mod imatrix;
 mod merge;
+#[cfg(feature = "llama")]
+mod nextn;
 mod open;
 #[cfg(feature = "llama")]
 mod pass;
+#[cfg(feature = "llama")]
+mod pass_plan;
 #[cfg(feature = "llama")]
 mod routing;
 mod tally;

@@ -1,14 +1,14 @@
 //! The profile pass: every window of every corpus through the model, routing observed.
 
 use super::corpus::CorpusText;
+use super::nextn::NextnPass;
+use super::pass_plan::PassPlan;
 use super::routing::RoutingObserver;
 use super::tally::{LayerShape, Tally, TallyError, check_not_all_equal};
 use super::usage::{LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage};
 use super::windows::{Cut, Window, Windows};
-use crate::llama::{
-    Batch, Context, ContextOptions, FlashAttention, LlamaError, Model, Outputs, Token, max_sequences,
-};
-use crate::moe::{Experts, Identity, LayerKind, ProfilePass};
+use crate::llama::{Batch, Context, FlashAttention, LlamaError, Model, Token};
+use crate::moe::{ExpertLayer, Experts, Identity, LayerKind};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::sync::atomic::{AtomicBool, Ordering};
@@ -38,6 +38,9 @@ pub struct ProfileOptions {
     pub generate: Option<u32>,
     /// Whether the logits are computed even where the routing can be had without.
     pub lm_head: bool,
+    /// Whether the routing in the block of multi-token prediction is watched as well, where
+    /// [`Experts::nextn_that_runs`] names one. The model has to be loaded with it.
+    pub nextn: bool,
     /// When this becomes true, the pass ends with [`ProfileError::Llama`] of [`LlamaError::Interrupted`].
     pub interrupt: Option<&'static AtomicBool>,
 }
@@ -160,12 +163,9 @@ pub fn profile(
     if let Some((corpus, _)) = corpora.iter().zip(&windows.corpora).find(|(_, windows)| windows.is_empty()) {
         return Err(ProfileError::NoTokens { corpus: corpus.name.clone() });
     }
-    let shapes = experts
-        .layers
-        .iter()
-        .filter(|layer| layer.kind != LayerKind::NextN)
-        .map(|layer| (layer.layer, LayerShape { n_expert: layer.n_expert, n_expert_used: layer.n_used }))
-        .collect::<BTreeMap<_, _>>();
+    let mut shapes = self::shapes(experts, |layer| layer.kind != LayerKind::NextN);
+    let nextn_shapes = self::shapes(experts, |layer| plan.nextn == Some(layer.layer));
+    let mut nextn_tally = Tally::new(nextn_shapes.clone(), options.weights, windows.parts.len());
     let mut tally = Tally::new(shapes.clone(), options.weights, windows.parts.len());
     let answer_tokens = options.generate.map_or(0, u64::from);
     let mut pass = Pass {
@@ -175,6 +175,10 @@ pub fn profile(
         context: Context::new(model, &plan.context)?,
         batch: Batch::new(),
         observer: RoutingObserver::new(&mut tally, options.weights),
+        nextn: plan
+            .nextn
+            .map(|_| NextnPass::new(model, &plan.context, &mut nextn_tally, options.weights))
+            .transpose()?,
         done: 0,
         total: windows.n_tokens() + windows.n_answers() * answer_tokens,
         progress,
@@ -190,9 +194,13 @@ pub fn profile(
         }
         // What cannot be right is said after the first corpus, not after the last.
         pass.observer.tally().map_err(LlamaError::from)?.check()?;
+        if let Some(nextn) = &mut pass.nextn {
+            nextn.observer.tally().map_err(LlamaError::from)?.check()?;
+        }
     }
     let wall = begin.elapsed();
     drop(pass);
+    shapes.extend(nextn_shapes);
 
     let tokens = tally.tokens().to_vec();
     let mut remarks = Vec::new();
@@ -210,6 +218,7 @@ pub fn profile(
     let layers = tally
         .finish()?
         .into_iter()
+        .chain(nextn_tally.finish()?)
         .map(|(layer, parts)| {
             let shape = shapes[&layer];
             let names = windows.parts.iter().map(|part| part.name.clone());
@@ -232,6 +241,12 @@ pub fn profile(
     })
 }
 
+/// The shapes of the layers that are `wanted`.
+fn shapes(experts: &Experts, wanted: impl Fn(&ExpertLayer) -> bool) -> BTreeMap<u32, LayerShape> {
+    let shape = |layer: &ExpertLayer| LayerShape { n_expert: layer.n_expert, n_expert_used: layer.n_used };
+    experts.layers.iter().filter(|layer| wanted(layer)).map(|layer| (layer.layer, shape(layer))).collect()
+}
+
 /// A pass that is running.
 struct Pass<'p> {
     model: &'p Model,
@@ -240,6 +255,7 @@ struct Pass<'p> {
     context: Context<'p>,
     batch: Batch,
     observer: RoutingObserver<'p>,
+    nextn: Option<NextnPass<'p, 'p>>,
     done: u64,
     total: u64,
     progress: &'p mut dyn FnMut(Progress<'_>),
@@ -259,7 +275,13 @@ impl Pass<'_> {
             parts.extend_from_slice(&window.parts);
         }
         self.context.clear();
-        self.compute(corpus, &parts)
+        self.compute(corpus, &parts)?;
+        let Some(nextn) = &mut self.nextn else { return Ok(()) };
+        let (done, total) = (self.done, self.total);
+        group
+            .iter()
+            .try_for_each(|window| nextn.window(&self.context, window))
+            .map_err(|source| ProfileError::Window { corpus: corpus.to_owned(), done, total, source })
     }
 
     /// Lets the model go on after a window of `position` tokens: each time the likeliest token, until it ends or has
@@ -340,60 +362,5 @@ impl Profile {
             corpora: self.corpora,
             layers: self.layers,
         }
-    }
-}
-
-/// How the windows are run: through which entry, and in what context.
-struct PassPlan {
-    context: ContextOptions,
-    encode: bool,
-}
-
-impl PassPlan {
-    /// With `by_role`, one batch holds tokens that count for several parts. It is one window then: llama.cpp computes
-    /// the tokens of one sequence in their order, and those of several in an order of its own.
-    fn new(
-        model: &Model,
-        experts: &Experts,
-        options: &ProfileOptions,
-        by_role: bool,
-    ) -> Result<PassPlan, ProfileError> {
-        let pass = experts.family.map_or(ProfilePass::Headless, |family| family.profile);
-        let encode = match pass {
-            ProfilePass::Impossible(reason) => {
-                let architecture = experts.architecture.clone();
-                return Err(ProfileError::NoPass { architecture, reason: reason.to_owned() });
-            }
-            ProfilePass::NonCausal => true,
-            _ => model.is_diffusion(),
-        };
-        if encode && options.generate.is_some() {
-            let architecture = experts.architecture.clone();
-            let reason = "they do not write token by token, so --generate has nothing to count".to_owned();
-            return Err(ProfileError::NoPass { architecture, reason });
-        }
-        let generates = options.generate.is_some();
-        let headless = !options.lm_head && !generates && !matches!(pass, ProfilePass::Logits(_));
-        let outputs = if headless { Outputs::None } else { Outputs::Logits };
-        let n_window = options.ctx_size.max(1);
-        // Logits of every token of a batch are kept at once: one window is enough of them.
-        let several = headless && !encode && !by_role;
-        let n_seq = if several { (options.batch_size / n_window).clamp(1, max_sequences()) } else { 1 };
-        let n_batch = n_window.saturating_mul(n_seq);
-        // An answer needs room behind its window.
-        let n_ctx = n_window.saturating_add(options.generate.unwrap_or(0));
-        // A model that looks at later tokens needs the whole window at once.
-        let n_ubatch = if encode { n_batch } else { options.ubatch_size.clamp(1, n_batch) };
-        let context = ContextOptions {
-            n_ctx,
-            n_seq,
-            n_batch,
-            n_ubatch,
-            threads: options.threads,
-            outputs,
-            flash_attention: options.flash_attention,
-            interrupt: options.interrupt,
-        };
-        Ok(PassPlan { context, encode })
     }
 }

@@ -7,9 +7,9 @@ use std::collections::BTreeMap;
 /// Fills a [`Tally`] from the running graph.
 ///
 /// The selected ids are the first `n_expert_used` columns of `ffn_moe_argsort-<layer>`; they are read through
-/// `ffn_moe_topk-<layer>`, the view of just these columns that every architecture has, by its own row stride. With
-/// gate weights, both are read at one stop of the graph: the last node of a layer's weights, from which the ids are
-/// found by following the graph back.
+/// `ffn_moe_topk-<layer>`, the view of just these columns that every architecture has, by its own row stride, and at
+/// that very node: the gate weights may be computed after all the work that the ids are for, as Vulkan's reordering of
+/// the graph does, and by then other tensors lie in their memory.
 pub struct RoutingObserver<'t> {
     tally: &'t mut Tally,
     with_weights: bool,
@@ -52,15 +52,20 @@ impl<'t> RoutingObserver<'t> {
     }
 
     fn is_wanted(&self, site: Site, layer: u32) -> bool {
-        if !self.with_weights {
-            return site == Site::Topk;
-        }
-        matches!(site, Site::Weights | Site::WeightsSoftmax | Site::WeightsNorm | Site::WeightsScaled)
-            && self.last_site.get(&layer).is_none_or(|&last| last == site)
+        let weights =
+            matches!(site, Site::Weights | Site::WeightsSoftmax | Site::WeightsNorm | Site::WeightsScaled);
+        let last = self.last_site.get(&layer).is_none_or(|&last| last == site);
+        site == Site::Topk || self.with_weights && weights && last
     }
 
     fn count(&mut self, layer: u32, reading: &Reading) -> Result<(), ObserveError> {
         self.last_site.insert(layer, reading.site);
+        if self.with_weights && reading.site == Site::Topk {
+            return Err(ObserveError::Layout {
+                node: format!("ffn_moe_topk-{layer}"),
+                what: "no gate weights follow the selected ids".into(),
+            });
+        }
         let weights = self.with_weights.then_some(reading.weights.as_slice());
         self.tally.add(layer, &reading.ids, weights).map_err(|bad| match bad {
             BadSelection::OutOfRange { token, id } => {
@@ -101,12 +106,8 @@ impl Observer for RoutingObserver<'_> {
         if site == Site::Topk {
             expect_columns(node, used)?;
             node.read_ids(used, &mut reading.ids)?;
+            reading.weights.clear();
         } else {
-            let ids = node
-                .picked_by()
-                .ok_or_else(|| layout("the ids it was picked by are not in the graph".into()))?;
-            expect_columns(&ids, used)?;
-            ids.read_ids(used, &mut reading.ids)?;
             node.read_floats(&mut reading.weights)?;
             if reading.weights.len() != reading.ids.len() {
                 return Err(layout(format!(

@@ -228,6 +228,7 @@ fn model(n_expert: u32, n_expert_used: u32, layers: &[u32]) -> Experts {
         used_per_layer: None,
         groups: None,
         n_nextn: 0,
+        nextn_runs: false,
         gate: None,
         shared: false,
         chunks: false,

@@ -8,7 +8,7 @@
 
 /// Rewrites the ids of one layer's table.
 #[derive(Clone, Debug)]
-pub(super) struct Remap {
+pub struct Remap {
     /// For each old id, the new one of the expert itself or of the next kept one above it.
     next: Vec<u32>,
     /// For each old id, whether it stays.
@@ -27,7 +27,7 @@ pub(super) struct BadId {
 
 impl Remap {
     /// The rewriting that belongs to the kept ids of a layer with `n_expert` experts; at least one stays.
-    pub(super) fn new(kept: &[u32], n_expert: u32) -> Self {
+    pub fn new(kept: &[u32], n_expert: u32) -> Self {
         let k = kept.len() as u32;
         let mut next = Vec::with_capacity(n_expert as usize);
         let mut stays = Vec::with_capacity(n_expert as usize);
@@ -39,6 +39,16 @@ impl Remap {
             new += u32::from(stay);
         }
         Self { next, stays, k }
+    }
+
+    /// The new ids of a token's experts.
+    ///
+    /// # Errors
+    /// The first id that no expert has.
+    pub fn row(&self, ids: &[i32]) -> Result<Vec<u32>, i32> {
+        let mut bytes: Vec<u8> = ids.iter().flat_map(|id| id.to_le_bytes()).collect();
+        self.rewrite_row(&mut bytes)?;
+        Ok(bytes.as_chunks::<4>().0.iter().map(|&entry| u32::from_le_bytes(entry)).collect())
     }
 
     /// Rewrites whole rows of `n_used` little-endian i32 in place. `n_used` is at most the number of kept experts.

@@ -20,6 +20,7 @@ use crate::moe::{Experts, FileShape, IdMap, Kept, Provenance, PrunedShape, Shard
 use crate::sys::{self, FileError, WholeFile, commit_all};
 
 pub use error::SliceError;
+pub use hash_table::Remap;
 pub use output::output_paths;
 pub use verify::{Difference, Differences, Verified, VerifyError, Where, kept_of, verify, verify_until};
 

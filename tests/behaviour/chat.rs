@@ -4,7 +4,7 @@ use crate::profile::{counts, profile, sums};
 use crate::support::{demo, folder, json, moeslice, refuses, succeeds, variant};
 use moeslice::llama::{
     Backend, Batch, Context, ContextOptions, FlashAttention, Model, Node, ObserveError, Observer, Outputs,
-    Placement, Site, Token,
+    Part, Placement, Site, Token,
 };
 use serde_json::Value;
 use std::fs;
@@ -232,7 +232,9 @@ fn answer(model: &Path, prompt: &str, n: usize) -> Selected {
         n_batch: 256,
         n_ubatch: 256,
         threads: 2,
+        part: Part::Trunk,
         outputs: Outputs::Logits,
+        exact_cache: false,
         flash_attention: FlashAttention::Auto,
         interrupt: None,
     };

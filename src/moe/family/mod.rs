@@ -9,6 +9,8 @@
 
 mod table;
 
+use crate::gguf::Model;
+
 /// How router logits become the scores of the experts; the numbers are those of `{arch}.expert_gating_func`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Gate {
@@ -91,10 +93,25 @@ pub enum Presence {
 pub enum NextN {
     /// The architecture has none.
     Never,
-    /// Their tensors are checked at load and never run.
+    /// Their tensors are checked at load, and their experts never run.
     Stored,
     /// A context of type MTP runs them.
     Runs,
+    /// The same when the model has no `{arch}.rope.dimension_sections`; otherwise llama.cpp aborts.
+    RunsUnsectioned,
+}
+
+impl NextN {
+    /// Whether a context of type MTP can run the block `layer` of `model`.
+    pub fn runs(self, model: &Model, layer: u32) -> bool {
+        let projection = format!("blk.{layer}.nextn.eh_proj.weight");
+        let runs = match self {
+            Self::Never | Self::Stored => false,
+            Self::Runs => true,
+            Self::RunsUnsectioned => model.arch_value("rope.dimension_sections").is_none(),
+        };
+        runs && model.tensor(&projection).is_some()
+    }
 }
 
 /// The graph node that tells which experts a token went to.
@@ -110,7 +127,8 @@ pub enum RoutingNode {
 
 /// Which router nodes to overwrite with -inf so that an expert is never selected, as if it had been cut out.
 ///
-/// A node that a layer does not have is skipped. Layers that take their experts from a hash table have no node to
+/// A node that a layer does not have is skipped. With [`Gate::SoftmaxOfSelected`], `ffn_moe_probs` is another name of
+/// the logits, and the only one they keep: it is overwritten too. Layers that take their experts from a hash table have no node to
 /// overwrite: there the ids in `ffn_moe_topk-<layer>` are replaced by those of a cut table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 pub enum Mask {
@@ -324,5 +342,7 @@ pub fn family(architecture: &str) -> Option<&'static Family> {
     rows.binary_search_by(|row| row.architecture.cmp(architecture)).ok().map(|at| &rows[at])
 }
 
+#[cfg(test)]
+mod document;
 #[cfg(test)]
 mod tests;

@@ -83,7 +83,7 @@ pub enum KeptError {
 ///
 /// Every layer keeps the same number, or all of its own experts where it has fewer. Where nothing is removed, the
 /// number stays what it was.
-pub(super) fn check(experts: &Experts, kept: &Kept) -> Result<u32, KeptError> {
+pub fn check(experts: &Experts, kept: &Kept) -> Result<u32, KeptError> {
     let known = |layer: &u32| experts.layer(*layer).is_some();
     if let Some(&layer) = kept.keys().find(|layer| !known(layer)) {
         return Err(KeptError::ExtraLayer { layer });

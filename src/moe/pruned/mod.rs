@@ -15,7 +15,7 @@ use super::{Experts, IdMap, IdMapError};
 use crate::gguf::{GgufError, Metadata, Model, TensorInfo, Value};
 
 pub use files::{FileShape, ShardPolicy};
-pub use kept::{Kept, KeptError};
+pub use kept::{Kept, KeptError, check as check_kept};
 pub use provenance::Provenance;
 
 const SIZE_LABEL_KEY: &str = "general.size_label";

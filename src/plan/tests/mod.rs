@@ -28,6 +28,7 @@ fn experts(architecture: &str, used: u32, layers: &[(u32, u32)]) -> Experts {
         used_per_layer: None,
         groups: None,
         n_nextn: 0,
+        nextn_runs: false,
         gate: None,
         shared: false,
         chunks: false,

@@ -204,10 +204,15 @@ fn nemotron_has_a_number_a_layer() {
 #[test]
 fn most_architectures_select_in_all_layers_as_in_the_first() {
     let mut fixture = Fixture::plain("qwen3moe", 3, 8, 1);
-    fixture.key("expert_used_count", vec![2_i32, 4, 1]);
+    fixture.key("expert_used_count", vec![4_i32, 2, 1]);
     let experts = read(&fixture);
-    assert_eq!(experts.used_per_layer.as_deref(), Some([2, 4, 1].as_slice()));
-    assert!(experts.layers.iter().all(|layer| layer.n_used == 2));
+    assert_eq!(experts.used_per_layer.as_deref(), Some([4, 2, 1].as_slice()));
+    assert!(experts.layers.iter().all(|layer| layer.n_used == 4));
+    fixture.key("expert_used_count", vec![2_i32, 2, 4]);
+    let error = fixture.read().expect_err("llama.cpp aborts on it").to_string();
+    assert!(
+        error.contains("expert_used_count is 4, but its entry for layer 2 must not be above the first, 2")
+    );
     let mut own = Fixture::plain("maion-coder", 3, 8, 1);
     own.key("expert_used_count", vec![2_u32, 4, 1]);
     assert_eq!(read(&own).layers.iter().map(|layer| layer.n_used).collect::<Vec<_>>(), [2, 4, 1]);

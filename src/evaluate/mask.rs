@@ -1,0 +1,154 @@
+//! A model that runs as if some of its experts had been cut out.
+
+use crate::llama::{Node, ObserveError, Observer, Site};
+use crate::moe::{Experts, Gate, Kept, KeptError, LayerKind, Mask, check_kept};
+use crate::slice::Remap;
+use std::collections::BTreeMap;
+use thiserror::Error;
+
+/// Writes -inf into the router nodes of the experts that do not stay, so that the whole model computes what the cut
+/// one would.
+///
+/// Which nodes that takes is part of the table of architectures ([`crate::moe::Mask`]). Layers that look their
+/// experts up by token have no scores to overwrite: there the ids themselves are replaced as in a cut table.
+pub struct ExpertMask {
+    sites: Vec<Site>,
+    layers: BTreeMap<u32, MaskedLayer>,
+    proven: bool,
+    values: Vec<f32>,
+    ids: Vec<i32>,
+}
+
+struct MaskedLayer {
+    /// For each expert, whether it stays.
+    stays: Vec<bool>,
+    /// Experts that a token goes to.
+    n_used: usize,
+    /// For layers with a table: its rewriting, and the kept ids that new ids stand for.
+    table: Option<(Remap, Vec<u32>)>,
+    reached: bool,
+}
+
+/// Why a model cannot run as if it had been cut.
+#[derive(Debug, Error)]
+pub enum MaskError {
+    /// Masking an expert is not the same as removing it.
+    #[error("experts of architecture {architecture} cannot be masked: {why}")]
+    Impossible {
+        /// `general.architecture`.
+        architecture: String,
+        /// The reason.
+        why: &'static str,
+    },
+    /// No model can be cut so.
+    #[error(transparent)]
+    Kept(#[from] KeptError),
+    /// A layer whose experts were to be masked was not seen in the graph.
+    #[error(
+        "the experts of layer {layer} were never masked: its router did not appear under the expected name while the model ran"
+    )]
+    NeverReached {
+        /// The layer.
+        layer: u32,
+    },
+}
+
+/// The nodes of an architecture that the table does not know: those that serve nearly all others.
+const GENERAL: [Site; 3] = [Site::Logits, Site::LogitsBiased, Site::ProbsBiased];
+
+impl ExpertMask {
+    /// Masks all experts but `kept`, which is checked as for a cut.
+    ///
+    /// # Errors
+    /// When the model cannot be cut so, or a mask would not stand for the cut.
+    pub fn new(experts: &Experts, kept: &Kept) -> Result<Self, MaskError> {
+        check_kept(experts, kept)?;
+        let (mut sites, proven) = match experts.family.map(|family| family.mask) {
+            Some(Mask::Impossible(why)) => {
+                return Err(MaskError::Impossible { architecture: experts.architecture.clone(), why });
+            }
+            Some(mask) => {
+                let sites = mask.nodes().iter().filter_map(|node| Site::named(node)).collect();
+                (sites, matches!(mask, Mask::Proven(_)))
+            }
+            None => (GENERAL.to_vec(), false),
+        };
+        // Such a gate selects by the logits, to which the graph gives another name once it has them.
+        if experts.gate == Some(Gate::SoftmaxOfSelected) {
+            sites.push(Site::Probs);
+        }
+        let cut = experts.layers.iter().filter(|layer| layer.kind != LayerKind::NextN).filter_map(|layer| {
+            let ids = kept.get(&layer.layer).filter(|ids| ids.len() < layer.n_expert as usize)?;
+            let mut stays = vec![false; layer.n_expert as usize];
+            ids.iter().for_each(|&id| stays[id as usize] = true);
+            let table =
+                matches!(layer.kind, LayerKind::Hash).then(|| (Remap::new(ids, layer.n_expert), ids.clone()));
+            let masked = MaskedLayer { stays, n_used: layer.n_used as usize, table, reached: false };
+            Some((layer.layer, masked))
+        });
+        Ok(Self { sites, layers: cut.collect(), proven, values: Vec::new(), ids: Vec::new() })
+    }
+
+    /// Whether masked models of the architecture have been compared with cut ones.
+    pub fn is_proven(&self) -> bool {
+        self.proven
+    }
+
+    /// To be asked when a pass is over: a layer that was not masked ran with all of its experts.
+    ///
+    /// # Errors
+    /// Names the first such layer.
+    pub fn check_reached(&self) -> Result<(), MaskError> {
+        match self.layers.iter().find(|(_, masked)| !masked.reached) {
+            Some((&layer, _)) => Err(MaskError::NeverReached { layer }),
+            None => Ok(()),
+        }
+    }
+}
+
+impl Observer for ExpertMask {
+    fn wants(&mut self, node: &Node<'_>) -> bool {
+        let Some((site, layer)) = node.site() else { return false };
+        self.layers.get(&layer).is_some_and(|masked| match masked.table {
+            Some(_) => site == Site::Topk,
+            None => self.sites.contains(&site),
+        })
+    }
+
+    fn observe(&mut self, node: &mut Node<'_>) -> Result<(), ObserveError> {
+        let Some((_, layer)) = node.site() else { return Ok(()) };
+        let Some(masked) = self.layers.get_mut(&layer) else { return Ok(()) };
+        masked.reached = true;
+        let n_expert = masked.stays.len();
+        let width = node.dims()[0];
+        let wrong_width = |expected: usize| ObserveError::Layout {
+            node: node.name().to_owned(),
+            what: format!("{width} columns where {expected} were expected"),
+        };
+        let Some((remap, kept)) = &masked.table else {
+            if width != n_expert {
+                return Err(wrong_width(n_expert));
+            }
+            node.read_floats(&mut self.values)?;
+            for scores in self.values.chunks_exact_mut(n_expert) {
+                let removed = scores.iter_mut().zip(&masked.stays).filter(|(_, stays)| !**stays);
+                removed.for_each(|(score, _)| *score = f32::NEG_INFINITY);
+            }
+            return node.write_floats(&self.values);
+        };
+        if width != masked.n_used {
+            return Err(wrong_width(masked.n_used));
+        }
+        node.read_ids(width, &mut self.ids)?;
+        for (token, row) in self.ids.chunks_exact_mut(width).enumerate() {
+            let new = remap.row(row).map_err(|id| ObserveError::ExpertOutOfRange {
+                layer,
+                token,
+                id,
+                n_expert: n_expert as u32,
+            })?;
+            row.iter_mut().zip(new).for_each(|(id, new)| *id = kept[new as usize] as i32);
+        }
+        node.write_ids(&self.ids)
+    }
+}
