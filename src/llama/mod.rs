@@ -27,6 +27,8 @@ mod model;
 mod node;
 mod observer;
 mod synthetic;
+#[cfg(test)]
+mod type_table;
 mod vocab;
 
 pub use backend::{Backend, Device, DeviceKind};
