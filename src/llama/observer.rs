@@ -19,6 +19,12 @@ pub trait Observer {
     /// # Errors
     /// Ends the pass: nothing is observed any more, and the decode that was running returns the error.
     fn observe(&mut self, node: &mut Node<'_>) -> Result<(), ObserveError>;
+
+    /// Whether nothing that follows in the graph matters any more, asked after each node that was shown. The rest of
+    /// the graph is then left out, and what the pass leaves behind (logits, embeddings) is not to be looked at.
+    fn is_done(&self) -> bool {
+        false
+    }
 }
 
 /// Several observers on one pass, shown each node in the order given.
@@ -43,6 +49,10 @@ impl Observer for Observers<'_> {
 
     fn observe(&mut self, node: &mut Node<'_>) -> Result<(), ObserveError> {
         self.0.iter_mut().filter(|(_, wanted)| *wanted).try_for_each(|(observer, _)| observer.observe(node))
+    }
+
+    fn is_done(&self) -> bool {
+        self.0.iter().all(|(observer, _)| observer.is_done())
     }
 }
 
@@ -76,8 +86,9 @@ impl Watch {
 
 /// llama.cpp's eval callback: `ask` before a node is computed, then once more when it was wanted.
 ///
-/// Returning false from the second call would only end the current split of the graph and let the rest run on stale
-/// data, so an error is kept for the end of the decode, and nothing is wanted any more.
+/// Returning false from the second call ends the current split of the graph and lets the following ones run on stale
+/// data. That is right when nothing of them is looked at any more; an error, though, is kept for the end of the decode,
+/// and nothing is wanted any more.
 pub(super) unsafe extern "C" fn on_node(
     raw: *mut ffi::ggml_tensor,
     ask: bool,
@@ -91,7 +102,11 @@ pub(super) unsafe extern "C" fn on_node(
         let observer = unsafe { &mut *observer };
         // SAFETY: the graph is alive, and waits for this callback.
         let mut node = unsafe { Node::new(raw) };
-        if ask { Ok(observer.wants(&node)) } else { observer.observe(&mut node).map(|()| true) }
+        if ask {
+            Ok(observer.wants(&node))
+        } else {
+            observer.observe(&mut node).map(|()| !observer.is_done())
+        }
     }));
     match outcome {
         Ok(Ok(answer)) => answer,

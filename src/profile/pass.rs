@@ -174,7 +174,10 @@ pub fn profile(
         encode: plan.encode,
         context: Context::new(model, &plan.context)?,
         batch: Batch::new(),
-        observer: RoutingObserver::new(&mut tally, options.weights),
+        observer: match RoutingObserver::new(&mut tally, options.weights) {
+            observer if plan.routing_only => observer.stopping_early(),
+            observer => observer,
+        },
         nextn: plan
             .nextn
             .map(|_| NextnPass::new(model, &plan.context, &mut nextn_tally, options.weights))

@@ -8,6 +8,8 @@ use crate::moe::{Experts, ProfilePass};
 pub(super) struct PassPlan {
     pub context: ContextOptions,
     pub encode: bool,
+    /// Whether nothing of the pass is needed but the routing.
+    pub routing_only: bool,
     /// The NextN layer that is run behind the trunk.
     pub nextn: Option<u32>,
 }
@@ -61,6 +63,6 @@ impl PassPlan {
             exact_cache: false,
             interrupt: options.interrupt,
         };
-        Ok(PassPlan { context, encode, nextn })
+        Ok(PassPlan { context, encode, routing_only: headless, nextn })
     }
 }

@@ -17,6 +17,9 @@ pub struct RoutingObserver<'t> {
     last_site: BTreeMap<u32, Site>,
     /// The latest reading of each layer of the ubatch that is running.
     pending: BTreeMap<u32, Reading>,
+    /// The layer after whose routing the rest of the graph is left out.
+    last_layer: Option<u32>,
+    done: bool,
 }
 
 struct Reading {
@@ -28,7 +31,22 @@ struct Reading {
 impl<'t> RoutingObserver<'t> {
     /// An observer that counts into `tally`, with gate weights when the tally has them.
     pub fn new(tally: &'t mut Tally, with_weights: bool) -> Self {
-        RoutingObserver { tally, with_weights, last_site: BTreeMap::new(), pending: BTreeMap::new() }
+        RoutingObserver {
+            tally,
+            with_weights,
+            last_site: BTreeMap::new(),
+            pending: BTreeMap::new(),
+            last_layer: None,
+            done: false,
+        }
+    }
+
+    /// Leaves out what comes after the routing of the last layer with experts: its experts, the norm, the head. No
+    /// routing depends on them, neither in this ubatch nor in a later one of the same window.
+    #[must_use]
+    pub fn stopping_early(mut self) -> Self {
+        self.last_layer = self.tally.layers().max();
+        self
     }
 
     /// The tally, with all that was read so far.
@@ -117,8 +135,15 @@ impl Observer for RoutingObserver<'_> {
                 )));
             }
         }
+        // Which of the weights' nodes is the last is known from the second ubatch on.
+        self.done = self.last_layer == Some(layer)
+            && (!self.with_weights || self.last_site.get(&layer).is_some_and(|&last| last == site));
         self.pending.insert(layer, reading);
         Ok(())
+    }
+
+    fn is_done(&self) -> bool {
+        self.done
     }
 }
 

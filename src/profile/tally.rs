@@ -133,6 +133,11 @@ impl Tally {
         self.layers.values_mut().for_each(|layer| layer.seen = 0);
     }
 
+    /// The layers that are counted.
+    pub fn layers(&self) -> impl Iterator<Item = u32> {
+        self.shapes.keys().copied()
+    }
+
     /// The shape of `layer`, when it is one that holds experts.
     pub fn shape(&self, layer: u32) -> Option<LayerShape> {
         self.shapes.get(&layer).copied()
