@@ -5,8 +5,13 @@ mod chat;
 mod files;
 mod inputs;
 #[cfg(feature = "llama")]
+mod mtp;
+#[cfg(feature = "llama")]
 mod profile;
 mod prune;
 #[cfg(feature = "llama")]
 mod run;
 mod support;
+#[cfg(feature = "llama")]
+#[path = "../support/mod.rs"]
+mod tiny;
