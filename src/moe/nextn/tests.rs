@@ -117,13 +117,19 @@ fn what_may_belong_to_a_block_and_is_not_known_is_refused() {
         change(&mut fixture);
         refusal(&fixture)
     };
-    let text = with(|fixture| drop(fixture.key("surprise", vec![1_u32; 4])));
+    let text = with(|fixture| {
+        fixture.key("surprise", vec![1_u32; 4]);
+    });
     assert!(text.contains("glm4moe.surprise has 4 entries"), "{text}");
-    let text = with(|fixture| drop(fixture.key("ple.layers", vec![3_u32])));
+    let text = with(|fixture| {
+        fixture.key("ple.layers", vec![3_u32]);
+    });
     assert!(text.contains("glm4moe.ple.layers names layer 3"), "{text}");
     let text = with(|fixture| fixture.metadata.set("general.list", vec!["blk.1.x", "blk.3.ffn_up.weight"]));
     assert!(text.contains("general.list names its tensor blk.3.ffn_up.weight"), "{text}");
-    let text = with(|fixture| drop(fixture.key("nextn_predict_layers", 4_u32)));
+    let text = with(|fixture| {
+        fixture.key("nextn_predict_layers", 4_u32);
+    });
     assert!(text.contains("no other block has experts"), "{text}");
     let mut stranger = Fixture::plain("qwen3moe", 4, 8, 2);
     stranger.key("nextn_predict_layers", 1_u32);
