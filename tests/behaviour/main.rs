@@ -5,6 +5,9 @@ mod chat;
 mod files;
 mod inputs;
 #[cfg(feature = "llama")]
+#[path = "../support/mod.rs"]
+mod models;
+#[cfg(feature = "llama")]
 mod mtp;
 #[cfg(feature = "llama")]
 mod profile;
@@ -12,6 +15,3 @@ mod prune;
 #[cfg(feature = "llama")]
 mod run;
 mod support;
-#[cfg(feature = "llama")]
-#[path = "../support/mod.rs"]
-mod tiny;

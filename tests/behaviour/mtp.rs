@@ -1,9 +1,9 @@
 //! What becomes of a block of multi-token prediction: `--mtp profile`, `drop` and `plan`.
 
+use crate::models::isolated;
+use crate::models::recipe::Recipe;
+use crate::models::tiny::TinyModel;
 use crate::support::{folder, json, moeslice, refuses, succeeds};
-use crate::tiny::isolated;
-use crate::tiny::recipe::Recipe;
-use crate::tiny::tiny::TinyModel;
 use assert_cmd::Command;
 use moeslice::gguf::Model;
 use serde_json::json;
