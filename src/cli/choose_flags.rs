@@ -74,7 +74,7 @@ impl Chooser {
 
     /// Ranks the experts.
     pub fn planner<'a>(&'a self, source: &'a Source, usage: &'a Usage) -> Result<Planner<'a>, Failure> {
-        Planner::new(usage, &source.experts, self.score, &self.blend, &self.pins).map_err(Failure::input)
+        Planner::new(usage, source.chosen(), self.score, &self.blend, &self.pins).map_err(Failure::input)
     }
 
     /// Exact bytes of all files of the model when `k` experts stay.
@@ -89,7 +89,7 @@ impl Chooser {
         let corpora =
             corpus_lines(usage.corpora.iter().map(|corpus| (corpus.name.as_str(), corpus.sha256())));
         let provenance = Provenance::new(&source.model, &source.identity, self.score.name(), target, corpora);
-        let shape = PrunedShape::of_count(&source.model, &source.experts, k, &provenance)?;
+        let shape = PrunedShape::of_count(&source.model, source.written(), k, &provenance)?;
         Ok(shape.file_bytes(shards)?.iter().sum())
     }
 
@@ -101,10 +101,10 @@ impl Chooser {
             |error: &dyn std::fmt::Display| anyhow::anyhow!("{}: {error}", source.model.path().display());
         if let Keep::Size(limit) = *keep {
             let size = |k| self.bytes_of(source, keep, k);
-            plan::largest_fitting(&source.experts, limit, &size)
+            plan::largest_fitting(source.chosen(), limit, &size)
                 .map_err(|error| Failure::Input(of_model(&error)))?;
         }
-        plan::check_early(&source.experts, keep, &self.pins, counted).map_err(|error| match error {
+        plan::check_early(source.chosen(), keep, &self.pins, counted).map_err(|error| match error {
             error @ (PlanError::PinLayer { .. } | PlanError::PinId { .. }) => {
                 Failure::Arguments(error.into())
             }
@@ -138,7 +138,7 @@ impl Chooser {
         let target = keep.to_string();
         let provenance =
             Provenance::new(&source.model, &source.identity, self.score.name(), &target, Vec::new());
-        let shape = PrunedShape::of_count(&source.model, &source.experts, k, &provenance)?;
+        let shape = PrunedShape::of_count(&source.model, source.written(), k, &provenance)?;
         Ok(shape.file_bytes(ShardPolicy::Keep)?.iter().sum())
     }
 }

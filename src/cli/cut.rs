@@ -65,6 +65,8 @@ pub struct CutReport {
     pub n_expert: u32,
     /// Experts of a layer now.
     pub k: u32,
+    /// Blocks of multi-token prediction that were left out.
+    pub mtp_dropped: u32,
     /// Share of the routing that the kept experts had, where a usage is at hand.
     #[serde(flatten)]
     pub kept: Option<KeptShare>,
@@ -106,9 +108,9 @@ impl CutFlags {
     ) -> Result<(), Failure> {
         self.check_source(source)?;
         let smallest = source.experts.possible_keeps().first().copied().unwrap_or(source.experts.n_expert);
-        let keep = crate::moe::any_experts(&source.experts, k.unwrap_or(smallest));
+        let keep = crate::moe::any_experts(source.written(), k.unwrap_or(smallest));
         let provenance = Provenance::new(&source.model, &source.identity, "", "", Vec::new());
-        let cut = Cut { model: &source.model, experts: &source.experts, keep: &keep, provenance };
+        let cut = Cut { model: &source.model, experts: source.written(), keep: &keep, provenance };
         let checked = slice::check(&cut, &self.output, &self.options()).map_err(slice_failure)?;
         checked.files.iter().try_for_each(|(path, _)| outputs.add(path, path))
     }
@@ -147,7 +149,7 @@ impl CutFlags {
         let corpora =
             corpus_lines(plan.corpora.iter().map(|corpus| (corpus.name.as_str(), corpus.sha256.clone())));
         let provenance = Provenance::new(&source.model, &source.identity, score, &target, corpora);
-        let cut = Cut { model: &source.model, experts: &source.experts, keep: &plan.keep, provenance };
+        let cut = Cut { model: &source.model, experts: source.written(), keep: &plan.keep, provenance };
 
         let begin = Instant::now();
         let bar = output::progress(quiet, 0, Unit::Bytes);
@@ -169,6 +171,7 @@ impl CutFlags {
             files: written.files.iter().map(|(path, _)| path.to_string_lossy().into_owned()).collect(),
             n_expert: source.experts.n_expert,
             k: plan.k,
+            mtp_dropped: source.written().nextn_dropped,
             kept: coverages.map(KeptShare::from),
             ties: plan.ties,
             slice_seconds,
@@ -210,6 +213,10 @@ impl CutReport {
             ),
             ("experts", format!("{} → {} a layer", self.n_expert, self.k)),
         ];
+        if self.mtp_dropped > 0 {
+            let blocks = if self.mtp_dropped == 1 { "the block is" } else { "the blocks are" };
+            rows.push(("MTP", format!("{blocks} left out")));
+        }
         if let Some(kept) = &self.kept {
             let worst = format!("{} in layer {}", percent(kept.coverage_worst), kept.worst_layer);
             rows.push((

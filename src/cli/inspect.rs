@@ -37,6 +37,9 @@ struct TensorRow {
 struct SizeAt {
     k: u32,
     bytes: u64,
+    /// The same without the blocks of multi-token prediction, where there are any that can be left out.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    bytes_without_mtp: Option<u64>,
 }
 
 #[derive(Serialize)]
@@ -57,6 +60,8 @@ struct Inspection {
     shared_experts: bool,
     hash_layers: String,
     nextn_layers: String,
+    nextn_profiled: Option<bool>,
+    nextn_dropped: bool,
     expert_bytes: u64,
     fingerprint: String,
     router_hash: String,
@@ -101,7 +106,10 @@ impl Inspection {
             groups_used: experts.groups.map(|groups| groups.used),
             shared_experts: experts.shared,
             hash_layers: of_kind(LayerKind::Hash),
-            nextn_layers: of_kind(LayerKind::NextN),
+            nextn_layers: ranges(experts.nextn_blocks()),
+            nextn_profiled: (!of_kind(LayerKind::NextN).is_empty())
+                .then(|| experts.nextn_that_runs().is_some()),
+            nextn_dropped: Provenance::says_nextn_dropped(source.model.metadata()),
             expert_bytes: experts.expert_bytes(),
             fingerprint: source.identity.fingerprint.clone(),
             router_hash: source.identity.router_hash.clone(),
@@ -133,7 +141,14 @@ impl Inspection {
             line("hash layers", self.hash_layers.clone());
         }
         if !self.nextn_layers.is_empty() {
-            line("MTP layers", self.nextn_layers.clone());
+            let what = match self.nextn_profiled {
+                Some(true) => "with experts, counted in a profile",
+                Some(false) => "with experts that llama.cpp does not run: --mtp drop, or name them in a plan",
+                None => "without experts",
+            };
+            line("MTP blocks", format!("{}, {what}", self.nextn_layers));
+        } else if self.nextn_dropped {
+            line("MTP blocks", "left out by --mtp drop".to_owned());
         }
         let share = self.expert_bytes as f64 / self.bytes.max(1) as f64 * 100.0;
         line("expert weights", format!("{}, {share:.0} % of the file", ByteCount(self.expert_bytes)));
@@ -145,11 +160,16 @@ impl Inspection {
             },
         );
         if self.sizes.len() > 1 {
-            let shown: Vec<String> =
-                self.sizes.iter().map(|at| format!("K={} {}", at.k, ByteCount(at.bytes))).collect();
-            for (index, part) in shown.chunks(4).enumerate() {
-                line(if index == 0 { "size about" } else { "" }, part.join(", "));
-            }
+            let mut lines_of = |name: &str, bytes: &dyn Fn(&SizeAt) -> Option<u64>| {
+                let shown = self.sizes.iter().filter_map(|at| Some((at.k, bytes(at)?)));
+                let shown: Vec<String> =
+                    shown.map(|(k, bytes)| format!("K={k} {}", ByteCount(bytes))).collect();
+                for (index, part) in shown.chunks(4).enumerate() {
+                    line(if index == 0 { name } else { "" }, part.join(", "));
+                }
+            };
+            lines_of("size about", &|at| Some(at.bytes));
+            lines_of("  --mtp drop", &|at| at.bytes_without_mtp);
         }
         line("fingerprint", self.fingerprint.clone());
         line("routers", self.router_hash.clone());
@@ -178,12 +198,17 @@ fn sizes(source: &Source) -> Result<Vec<SizeAt>, Failure> {
         .collect();
     ks.dedup();
     let provenance = Provenance::new(&source.model, &source.identity, "", "", Vec::new());
+    // Blocks that cannot be left out have no such sizes.
+    let without = experts.without_nextn(&source.model).ok().filter(|experts| experts.nextn_dropped > 0);
+    let bytes = |experts: &Experts, k| {
+        let shape = PrunedShape::of_count(&source.model, experts, k, &provenance).map_err(Failure::input)?;
+        let files = shape.file_bytes(ShardPolicy::Keep).map_err(Failure::input)?;
+        Ok::<u64, Failure>(files.iter().sum())
+    };
     ks.into_iter()
         .map(|k| {
-            let shape =
-                PrunedShape::of_count(&source.model, experts, k, &provenance).map_err(Failure::input)?;
-            let files = shape.file_bytes(ShardPolicy::Keep).map_err(Failure::input)?;
-            Ok(SizeAt { k, bytes: files.iter().sum() })
+            let bytes_without_mtp = without.as_ref().map(|experts| bytes(experts, k)).transpose()?;
+            Ok(SizeAt { k, bytes: bytes(experts, k)?, bytes_without_mtp })
         })
         .collect()
 }

@@ -8,6 +8,7 @@ mod failure;
 mod inspect;
 #[cfg(feature = "llama")]
 mod llama_flags;
+mod mtp;
 mod output;
 mod outputs;
 mod plan;

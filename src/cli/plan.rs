@@ -2,6 +2,7 @@
 
 use super::choose_flags::{ChooseFlags, KEEP_HELP};
 use super::failure::Failure;
+use super::mtp::{Mtp, MtpFlag};
 use super::output::{self, remark};
 use super::outputs::{Outputs, write_small};
 use super::source::Source;
@@ -36,12 +37,14 @@ pub struct PlanArgs {
     #[arg(long)]
     pub json: bool,
     #[command(flatten)]
+    pub mtp: MtpFlag,
+    #[command(flatten)]
     pub choose: ChooseFlags,
 }
 
 /// Runs `plan`.
 pub fn plan(args: &PlanArgs, quiet: bool) -> Result<(), Failure> {
-    let source = Source::open(&args.model)?;
+    let source = Source::open_to_cut(&args.model, args.mtp, quiet)?;
     let chooser = args.choose.chooser();
     let usage = usage_file::open(&args.usage, &source, quiet)?;
     let Some(keep) = &args.keep else {
@@ -52,6 +55,7 @@ pub fn plan(args: &PlanArgs, quiet: bool) -> Result<(), Failure> {
     };
     chooser.check_early(&source, keep)?;
     let plan = chooser.plan(&source, &usage, keep, ShardPolicy::Keep)?;
+    remark_nextn(&source, args.mtp, plan.k, quiet);
     let Some(output) = args.output.as_ref().filter(|output| *output != Path::new("-")) else {
         return output::print(&plan.to_json());
     };
@@ -64,4 +68,23 @@ pub fn plan(args: &PlanArgs, quiet: bool) -> Result<(), Failure> {
         &format!("wrote {}: {} of {} experts stay", output.display(), plan.k, source.experts.n_expert),
     );
     Ok(())
+}
+
+/// Says which layers a plan does not name.
+fn remark_nextn(source: &Source, flag: MtpFlag, k: u32, quiet: bool) {
+    let passed_over = source.experts.layers.iter().filter(|layer| source.passes_over(layer.layer));
+    for layer in passed_over {
+        let il = layer.layer;
+        let text = match flag.mtp {
+            Some(Mtp::Drop) => {
+                format!("layer {il}, the MTP block, is not in the plan: prune with --mtp drop")
+            }
+            _ => format!(
+                "layer {il}, the MTP block, is not in the plan: add {} of its {} ids to \"keep\" before you prune",
+                layer.kept(k),
+                layer.n_expert
+            ),
+        };
+        remark(quiet, &text);
+    }
 }

@@ -3,10 +3,13 @@
 use super::INTERRUPT;
 use super::failure::Failure;
 use super::llama_flags::LlamaFlags;
+use super::mtp::{Mtp, MtpFlag};
 use super::output::{self, remark};
 use super::outputs::{Outputs, write_small};
 use super::source::Source;
 use crate::llama::{Backend, LlamaError};
+use crate::moe::LayerKind;
+use crate::plan::PlanError;
 use crate::profile::{self, ChatReader, ChatTemplate, CorpusText, ProfileOptions, TextSource, Usage};
 use crate::sys;
 use clap::builder::{OsStringValueParser, TypedValueParser};
@@ -65,6 +68,8 @@ pub struct ProfileArgs {
     #[arg(long)]
     pub force: bool,
     #[command(flatten)]
+    pub mtp: MtpFlag,
+    #[command(flatten)]
     pub texts: TextFlags,
     #[command(flatten)]
     pub llama: LlamaFlags,
@@ -73,20 +78,47 @@ pub struct ProfileArgs {
 /// Runs `profile`.
 pub fn profile(args: &ProfileArgs, quiet: bool) -> Result<(), Failure> {
     let to_stdout = args.output == Path::new("-");
+    args.mtp.refuse_plan("a profile counts")?;
     let source = Source::open(&args.model)?;
+    check_nextn(&source, args.mtp, quiet)?;
     let corpora = args.texts.read(&source, quiet)?;
     if !to_stdout {
         let mut outputs = Outputs::default();
         outputs.add_small(&args.output, args.force)?;
         outputs.check_inputs(source.files().chain(text_files(&corpora)))?;
     }
-    let usage = run_profile(&source, &corpora, &args.texts, &args.llama, quiet)?;
+    let usage = run_profile(&source, &corpora, &args.texts, &args.llama, args.mtp, quiet)?;
     if to_stdout {
         return output::print(&usage.to_json());
     }
     write_small(&args.output, usage.to_json().as_bytes(), args.force)?;
     remark(quiet, &format!("wrote {}", args.output.display()));
     Ok(())
+}
+
+/// A block of multi-token prediction that has experts and will get no counts is an error when a profile of it was asked
+/// for, and else worth a word.
+fn check_nextn(source: &Source, flag: MtpFlag, quiet: bool) -> Result<(), Failure> {
+    let experts = &source.experts;
+    if let Some(text) = flag.remark(experts) {
+        remark(quiet, text);
+    }
+    let uncounted = experts
+        .layers
+        .iter()
+        .find(|layer| layer.kind == LayerKind::NextN && experts.nextn_that_runs() != Some(layer.layer));
+    let Some(layer) = uncounted else { return Ok(()) };
+    let error = PlanError::NextN { layer: layer.layer, runs: false };
+    match flag.mtp {
+        Some(Mtp::Profile) => {
+            Err(Failure::input(anyhow::anyhow!("{}: {error}", source.model.path().display())))
+        }
+        Some(Mtp::Drop | Mtp::Plan) => Ok(()),
+        None => {
+            remark(quiet, &error.to_string());
+            Ok(())
+        }
+    }
 }
 
 /// The files that `corpora` were read from.
@@ -100,12 +132,13 @@ pub fn run_profile(
     corpora: &[CorpusText],
     texts: &TextFlags,
     flags: &LlamaFlags,
+    mtp: MtpFlag,
     quiet: bool,
 ) -> Result<Usage, Failure> {
     sys::catch_interrupts(&INTERRUPT);
     let backend = Backend::start().map_err(Failure::running)?;
     let (mut placement, devices) = flags.placement(backend, quiet)?;
-    placement.nextn = source.experts.nextn_that_runs().is_some();
+    placement.nextn = mtp.runs_block() && source.experts.nextn_that_runs().is_some();
     let model = flags.load(backend, source.model.path(), &placement, quiet)?;
     if flags.ctx_size > model.n_ctx_train() {
         let (asked, trained) = (flags.ctx_size, model.n_ctx_train());
@@ -127,7 +160,7 @@ pub fn run_profile(
         parse_special: texts.parse_special,
         generate: texts.generate,
         lm_head: texts.lm_head,
-        nextn: true,
+        nextn: mtp.runs_block(),
         interrupt: Some(&INTERRUPT),
     };
     let bar = output::progress(quiet, 0, output::Unit::Tokens);

@@ -4,6 +4,7 @@ use super::INTERRUPT;
 use super::choose_flags::{ChooseFlags, KEEP_HELP};
 use super::cut::{CutFlags, remark_kinship};
 use super::failure::Failure;
+use super::mtp::MtpFlag;
 use super::outputs::Outputs;
 use super::source::Source;
 use super::usage_file;
@@ -33,6 +34,8 @@ pub struct PruneArgs {
     #[arg(long, value_name = "PLAN.json")]
     pub plan: Option<PathBuf>,
     #[command(flatten)]
+    pub mtp: MtpFlag,
+    #[command(flatten)]
     pub choose: ChooseFlags,
     #[command(flatten)]
     pub cut: CutFlags,
@@ -51,16 +54,21 @@ impl PruneArgs {
 
 /// Runs `prune`.
 pub fn prune(args: &PruneArgs, quiet: bool) -> Result<(), Failure> {
-    let source = Source::open(&args.model)?;
+    match args.plan {
+        Some(_) => args.mtp.refuse_profile()?,
+        None => args.mtp.refuse_plan("--usage names none")?,
+    }
+    let source = Source::open_to_cut(&args.model, args.mtp, quiet)?;
     if let Some(path) = &args.plan {
         if let Some(flag) = args.choose.given() {
             return Err(Failure::arguments(format!(
                 "{flag} has no effect on a plan, which says what stays: leave it out"
             )));
         }
-        let plan = Plan::read(path).map_err(Failure::input)?;
+        let mut plan = Plan::read(path).map_err(Failure::input)?;
+        plan.leave_out(source.written());
         let kinship = plan
-            .check(&source.experts, &source.identity, path, source.model.path())
+            .check(source.written(), &source.identity, path, source.model.path())
             .map_err(Failure::input)?;
         remark_kinship(kinship, quiet);
         args.check_outputs(path)?;

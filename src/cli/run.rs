@@ -4,6 +4,7 @@ use super::choose_flags::{ChooseFlags, KEEP_HELP};
 use super::cut::CutFlags;
 use super::failure::Failure;
 use super::llama_flags::LlamaFlags;
+use super::mtp::MtpFlag;
 use super::output::remark;
 use super::outputs::{Outputs, write_small};
 use super::profile::{TextFlags, run_profile, text_files};
@@ -26,6 +27,8 @@ pub struct RunArgs {
     #[command(flatten)]
     pub texts: TextFlags,
     #[command(flatten)]
+    pub mtp: MtpFlag,
+    #[command(flatten)]
     pub choose: ChooseFlags,
     #[command(flatten)]
     pub cut: CutFlags,
@@ -35,7 +38,8 @@ pub struct RunArgs {
 
 /// Runs `run`.
 pub fn run(args: &RunArgs, quiet: bool) -> Result<(), Failure> {
-    let source = Source::open(&args.model)?;
+    args.mtp.refuse_plan("run makes its own from the profile")?;
+    let source = Source::open_to_cut(&args.model, args.mtp, quiet)?;
     let usage_out = args.usage_out.clone().unwrap_or_else(|| args.cut.output.with_extension("usage.json"));
     // All that can be refused is refused before the model is loaded.
     let chooser = args.choose.chooser();
@@ -52,7 +56,7 @@ pub fn run(args: &RunArgs, quiet: bool) -> Result<(), Failure> {
         )?;
     }
 
-    let usage = run_profile(&source, &corpora, &args.texts, &args.llama, quiet)?;
+    let usage = run_profile(&source, &corpora, &args.texts, &args.llama, args.mtp, quiet)?;
     write_small(&usage_out, usage.to_json().as_bytes(), args.cut.force)?;
     remark(quiet, &format!("wrote {}", usage_out.display()));
 

@@ -34,14 +34,17 @@ pub struct MergeArgs {
     pub force: bool,
 }
 
-/// Reads the usage in `path`, a usage file or an imatrix, and checks that it is that of the model.
+/// Reads the usage in `path`, a usage file or an imatrix, and checks that it is that of the model. Counts of
+/// layers that are not to choose from are left out.
 pub fn open(path: &Path, source: &Source, quiet: bool) -> Result<Usage, Failure> {
     let imported =
         profile::open(path, &source.model, &source.experts, &source.identity).map_err(Failure::input)?;
     for text in &imported.remarks {
         remark(quiet, text);
     }
-    Ok(imported.usage)
+    let mut usage = imported.usage;
+    usage.layers.retain(|layer| !source.passes_over(layer.layer));
+    Ok(usage)
 }
 
 /// Runs `report`.

@@ -5,6 +5,7 @@ use super::failure::Failure;
 use super::output::{self, Unit};
 use super::source::Source;
 use crate::gguf;
+use crate::moe::Provenance;
 use crate::plan::Plan;
 use crate::slice;
 use crate::sys::ByteCount;
@@ -30,13 +31,17 @@ pub struct VerifyArgs {
 
 /// Runs `verify`.
 pub fn verify(args: &VerifyArgs, quiet: bool) -> Result<(), Failure> {
-    let source = Source::open(&args.base)?;
+    let mut source = Source::open(&args.base)?;
     let pruned = gguf::Model::open(&args.pruned).map_err(Failure::input)?;
     let keep = match &args.plan {
         None => None,
         Some(path) => {
-            let plan = Plan::read(path).map_err(Failure::input)?;
-            plan.check(&source.experts, &source.identity, path, source.model.path())
+            if Provenance::says_nextn_dropped(pruned.metadata()) {
+                source.drop_nextn()?;
+            }
+            let mut plan = Plan::read(path).map_err(Failure::input)?;
+            plan.leave_out(source.written());
+            plan.check(source.written(), &source.identity, path, source.model.path())
                 .map_err(Failure::input)?;
             Some(plan.keep)
         }

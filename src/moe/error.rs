@@ -202,6 +202,19 @@ pub enum MoeError {
         /// What llama.cpp reads.
         wanted: String,
     },
+    /// The blocks of multi-token prediction cannot be left out.
+    #[error(
+        "{}: the multi-token-prediction (MTP) block {layer} cannot be left out: {why}",
+        file.display()
+    )]
+    NextnStays {
+        /// The model.
+        file: PathBuf,
+        /// The first of the blocks.
+        layer: u32,
+        /// What stands against it.
+        why: String,
+    },
     /// A tensor that may have one entry an expert, by its size or by its name, and is not known.
     #[error(
         "{}: {tensor} with shape {shape:?} is unknown and may belong to the experts ({why}): a newer moeslice may know it",

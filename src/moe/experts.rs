@@ -90,6 +90,8 @@ pub struct Experts {
     pub n_nextn: u32,
     /// Whether llama.cpp has a graph for the first of them.
     pub nextn_runs: bool,
+    /// Such blocks that the file has behind these and that a cut leaves out: see [`Experts::without_nextn`].
+    pub nextn_dropped: u32,
     /// The gate that routes, by the architecture and by `{arch}.expert_gating_func`; `None` when neither tells.
     pub gate: Option<Gate>,
     /// Whether a layer has shared experts, which run for every token and are not cut.
@@ -143,6 +145,7 @@ impl Experts {
             n_nextn: layout.n_nextn,
             nextn_runs: layout.n_nextn > 0
                 && family.is_some_and(|family| family.nextn.runs(model, layout.n_layer - layout.n_nextn)),
+            nextn_dropped: 0,
             gate: match family {
                 Some(family) => family.selection.gate(gate_key),
                 None => gate_key.and_then(Gate::from_key),

@@ -110,7 +110,11 @@ impl IdMap {
             (Some(Value::U32(count)), _) if (experts.n_expert..=MAX_EXPERTS).contains(&count) => count,
             _ => return Err(IdMapError::Count { file: file.into(), n_expert: experts.n_expert }),
         };
-        let known = |key: &str| experts.layers.iter().any(|layer| key == ids_key(layer.layer));
+        // Blocks that are to be left out may have had experts.
+        let dropped = experts.n_layer..experts.n_layer.saturating_add(experts.nextn_dropped);
+        let known = |key: &str| {
+            experts.layers.iter().map(|layer| layer.layer).chain(dropped.clone()).any(|il| key == ids_key(il))
+        };
         if let Some(key) = keys.into_iter().find(|key| !known(key)) {
             return Err(IdMapError::Stray { file: file.into(), key: key.into() });
         }

@@ -13,6 +13,7 @@ mod identity;
 mod keep;
 mod layout;
 mod names;
+mod nextn;
 mod pruned;
 
 pub use error::MoeError;

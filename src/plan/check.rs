@@ -2,7 +2,7 @@
 
 use super::choose::groups;
 use super::{KeepLists, Plan, PlanFault, PlanFileError};
-use crate::moe::{ExpertLayer, Experts, Identity};
+use crate::moe::{ExpertLayer, Experts, Identity, LayerKind};
 use crate::profile::Kinship;
 use std::cmp::Reverse;
 use std::collections::BTreeMap;
@@ -51,7 +51,10 @@ pub fn check_lists(keep: &KeepLists, experts: &Experts) -> Result<(u32, u32), Pl
     let mut lists = Vec::with_capacity(experts.layers.len());
     for layer in &experts.layers {
         let (il, n_expert) = (layer.layer, layer.n_expert);
-        let ids = keep.get(&il).ok_or(PlanFault::MissingLayer { layer: il, n_expert })?;
+        let ids = keep.get(&il).ok_or(match layer.kind {
+            LayerKind::NextN => PlanFault::MissingNextN { layer: il, n_expert },
+            _ => PlanFault::MissingLayer { layer: il, n_expert },
+        })?;
         if let Some(&id) = ids.iter().find(|&&id| id >= n_expert) {
             return Err(PlanFault::Id { layer: il, id, n_expert });
         }

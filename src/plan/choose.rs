@@ -76,7 +76,9 @@ pub fn check_counted(
     counted: impl Fn(&ExpertLayer) -> bool,
 ) -> Result<(), PlanError> {
     match experts.layers.iter().find(|layer| layer.kept(k) < layer.n_expert && !counted(layer)) {
-        Some(ExpertLayer { layer, kind: LayerKind::NextN, .. }) => Err(PlanError::NextN { layer: *layer }),
+        Some(&ExpertLayer { layer, kind: LayerKind::NextN, .. }) => {
+            Err(PlanError::NextN { layer, runs: experts.nextn_that_runs() == Some(layer) })
+        }
         Some(ExpertLayer { layer, .. }) => Err(PlanError::NeverReached { layer: *layer }),
         None => Ok(()),
     }

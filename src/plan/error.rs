@@ -21,14 +21,17 @@ pub enum PlanError {
         /// The layer.
         layer: u32,
     },
-    /// A layer that does not run while text is profiled.
+    /// A block of multi-token prediction without counts.
     #[error(
-        "layer {layer} is a multi-token-prediction (NextN) block, which does not run in an ordinary pass and has no \
-         counts: name its experts in a plan (--plan)"
+        "layer {layer} is a multi-token-prediction (MTP) block{}: leave it out with --mtp drop, or name its experts in a \
+         plan (prune --plan)",
+        if *runs { ", of which the usage has no counts: profile it with --mtp profile" } else { " that llama.cpp cannot run, so there are no counts of it" }
     )]
     NextN {
         /// The layer.
         layer: u32,
+        /// Whether llama.cpp can run it.
+        runs: bool,
     },
     /// The usage counts a layer that holds no experts in this model.
     #[error(
@@ -169,6 +172,17 @@ pub enum PlanFault {
     /// A layer has experts and the plan does not name it.
     #[error("layer {layer} is missing: it has {n_expert} experts; name those to keep")]
     MissingLayer {
+        /// The layer.
+        layer: u32,
+        /// Its experts.
+        n_expert: u32,
+    },
+    /// A block of multi-token prediction has experts and the plan does not name it.
+    #[error(
+        "layer {layer}, a multi-token-prediction (MTP) block, is missing: name the ones of its {n_expert} experts to \
+         keep, or leave the block out with --mtp drop"
+    )]
+    MissingNextN {
         /// The layer.
         layer: u32,
         /// Its experts.

@@ -19,7 +19,7 @@ pub use keep::{Keep, KeepSyntaxError};
 pub use pins::{PinSyntaxError, Pins};
 pub use planner::{Planner, SizeOf, largest_fitting};
 
-use crate::moe::Identity;
+use crate::moe::{Experts, Identity};
 use serde::de::Error as _;
 use serde::{Deserialize, Deserializer, Serialize};
 use std::collections::BTreeMap;
@@ -157,6 +157,12 @@ impl Plan {
             corpora: vec![],
             keep,
         }
+    }
+
+    /// Takes out what the plan says of blocks that are left out of `experts` by [`Experts::without_nextn`].
+    pub fn leave_out(&mut self, experts: &Experts) {
+        let dropped = experts.n_layer..experts.n_layer.saturating_add(experts.nextn_dropped);
+        self.keep.retain(|layer, _| !dropped.contains(layer));
     }
 
     /// The file's text.

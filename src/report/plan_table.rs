@@ -119,7 +119,7 @@ fn limits(experts: &Experts) -> Vec<String> {
         lines.push(format!("layers that look their experts up by token: {list}"));
     }
     if let Some(list) = list(&|layer| layer.kind == LayerKind::NextN) {
-        lines.push(format!("multi-token-prediction (NextN) layers: {list}"));
+        lines.push(format!("multi-token-prediction (MTP) layers: {list}"));
     }
     lines
 }

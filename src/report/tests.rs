@@ -229,6 +229,7 @@ fn model(n_expert: u32, n_expert_used: u32, layers: &[u32]) -> Experts {
         groups: None,
         n_nextn: 0,
         nextn_runs: false,
+        nextn_dropped: 0,
         gate: None,
         shared: false,
         chunks: false,

@@ -76,7 +76,7 @@ impl<'a> Writer<'a> {
         let layout = &shape.layout;
         out.write_all_at(layout.header(), 0)?;
         self.advance(layout.data_offset())?;
-        for (at, (index, info)) in shape.tensors.clone().zip(layout.tensors()).enumerate() {
+        for (at, (index, info)) in shape.tensors.iter().copied().zip(layout.tensors()).enumerate() {
             let tensor = &self.cut.model.tensors()[index];
             let start = layout.data_offset() + info.offset;
             match self.jobs[index] {

@@ -32,7 +32,7 @@ pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
 pub struct Cut<'a> {
     /// The model.
     pub model: &'a Model,
-    /// Its experts.
+    /// Its experts; those of [`Experts::without_nextn`] leave out the blocks of multi-token prediction.
     pub experts: &'a Experts,
     /// The experts that stay, by layer, in the ids of the file, ascending.
     pub keep: &'a Kept,

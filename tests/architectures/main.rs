@@ -4,6 +4,7 @@
 //! `child`, told by the environment what to do.
 #![cfg(feature = "llama")]
 
+mod dropped;
 mod proof;
 mod refusals;
 #[path = "../support/mod.rs"]

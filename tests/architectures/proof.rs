@@ -24,7 +24,7 @@ pub struct Subject {
     pub experts: Experts,
     pub model: Model,
     folder: tempfile::TempDir,
-    placement: Placement,
+    pub placement: Placement,
 }
 
 impl Subject {
@@ -58,16 +58,21 @@ impl Subject {
 
     /// Writes the model cut to `kept`.
     pub fn cut(&self, kept: &Kept, name: &str) -> Result<PathBuf, slice::SliceError> {
+        self.cut_of(&self.experts, kept, name)
+    }
+
+    /// Writes the model cut to `kept` of `experts`, its own or those without NextN blocks.
+    pub fn cut_of(&self, experts: &Experts, kept: &Kept, name: &str) -> Result<PathBuf, slice::SliceError> {
         let identity = Identity::of(&self.file, &self.experts).expect("an identity");
         let provenance = Provenance::new(&self.file, &identity, "frequency", "test", Vec::new());
-        let cut = Cut { model: &self.file, experts: &self.experts, keep: kept, provenance };
+        let cut = Cut { model: &self.file, experts, keep: kept, provenance };
         let path = self.folder.path().join(name);
         slice::prune(&cut, &path, &Options::default(), &mut |_, _| {})?;
         Ok(path)
     }
 }
 
-fn load(path: &Path, placement: &Placement) -> Model {
+pub fn load(path: &Path, placement: &Placement) -> Model {
     let backend = Backend::start().expect("llama.cpp");
     Model::load(backend, path, placement, &mut |_| true).unwrap_or_else(|e| panic!("{e}"))
 }
@@ -246,7 +251,7 @@ pub fn cuts(subject: &Subject, tolerance: Tolerance) {
 }
 
 /// Two numbers of experts below all, the second a small one.
-fn two_keeps(experts: &Experts) -> Vec<u32> {
+pub fn two_keeps(experts: &Experts) -> Vec<u32> {
     let mut possible = experts.possible_keeps();
     possible.pop();
     let large = possible.len().saturating_sub(2);
@@ -312,7 +317,7 @@ fn has_experts(part: &str) -> bool {
     matrices || router || stem.starts_with("exp_probs_b")
 }
 
-fn check_mask(subject: &Subject, kept: &Kept, path: &Path, tolerance: Tolerance) {
+pub fn check_mask(subject: &Subject, kept: &Kept, path: &Path, tolerance: Tolerance) {
     let cut = load(path, &subject.placement);
     let expected = outputs(subject, &cut, &mut Nothing);
     let largest = expected.iter().flatten().fold(0.0_f32, |max, x| max.max(x.abs()));
@@ -366,7 +371,7 @@ fn swap_one(subject: &Subject, kept: &Kept, kind: LayerKind, seen: &MultipliedId
 }
 
 /// What the model puts out: logits after each token, or the embedding of each window where it has no LM head.
-fn outputs(subject: &Subject, model: &Model, observer: &mut dyn Observer) -> Vec<Vec<f32>> {
+pub fn outputs(subject: &Subject, model: &Model, observer: &mut dyn Observer) -> Vec<Vec<f32>> {
     let head = subject.head();
     let shape = Shape { n_ctx: WINDOW, n_ubatch: WINDOW, head, encode: subject.encode(), exact: true };
     let mut windows = subject.windows();

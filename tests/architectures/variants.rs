@@ -1,5 +1,6 @@
 //! Models that differ from the plain one of their architecture: what an architecture allows, and what files hold.
 
+use crate::dropped::dropped;
 use crate::proof::{self, Subject, Tolerance};
 use crate::support::isolated;
 use crate::support::recipe::Recipe;
@@ -166,6 +167,7 @@ fn prove_dense_nextn(architecture: &str) {
     assert_eq!(subject.experts.n_nextn, 1);
     assert!(subject.experts.layers.iter().all(|layer| layer.kind == LayerKind::Trunk));
     proof::all(&subject, Tolerance { same: 1e-5, top1: true });
+    dropped(&subject, Tolerance { same: 1e-5, top1: true });
 }
 
 fn last_block(tiny: &TinyModel) -> String {
@@ -186,6 +188,7 @@ fn prove_with_nextn(tiny: TinyModel, runs: bool) {
         proof::nextn_counts(&subject, last.layer);
     }
     proof::all(&subject, Tolerance { same: 1e-5, top1: true });
+    dropped(&subject, Tolerance { same: 1e-5, top1: true });
 }
 
 fn model(architecture: &str, change: impl FnOnce(&mut Recipe)) -> TinyModel {

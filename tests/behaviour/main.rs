@@ -5,6 +5,11 @@ mod chat;
 mod files;
 mod inputs;
 #[cfg(feature = "llama")]
+#[path = "../support/mod.rs"]
+mod models;
+#[cfg(feature = "llama")]
+mod mtp;
+#[cfg(feature = "llama")]
 mod profile;
 mod prune;
 #[cfg(feature = "llama")]

@@ -28,7 +28,10 @@ key\" is `{arch}.expert_gating_func` or `{arch}.expert_weights_norm`, with what 
 *MTP*: multi-token-prediction (NextN) blocks. *runs*: llama.cpp has a graph for them, and a profile runs a model's one
 block behind each window, from the trunk's states, and counts its routing; *stored*: they are loaded at most. Their
 experts are cut like all others, since llama.cpp checks the shapes, but never by another layer's ids, which mean nothing
-there: a block that was not profiled is cut by a plan that lists its experts, or not at all.
+there: a block that was not profiled is cut by a plan that lists its experts (`--mtp plan`), or not at all. With
+`--mtp drop` the blocks are left out of the file: their tensors, `nextn_predict_layers`, their part of `block_count`,
+and their entries in arrays that have one a layer. `moeslice.mtp` then is `dropped`, and only so may `verify` miss them.
+An array that may have one entry a layer and is not known, or a list that names such a block, is a refusal.
 
 *Profile*: how a pass watches the routing. *headless*: without logits; *logits*: they have to be computed; *whole
 windows*: attention looks ahead, so a window is computed at once.
@@ -42,7 +45,8 @@ of the logits.
 the ids that reach the graph's `MUL_MAT_ID` nodes (with and without LM head where both are possible, with one and
 several ubatches, the last layer included); that a cut file has exactly the kept slabs and loads; that its outputs equal
 those of the masked model to 1e-5 of the largest (nomic-bert-moe: 1e-4, since ggml looks GELU up in half precision) with
-the same best token everywhere; and that one wrong expert shows. **cut only**: files are cut and load, but do not run
+the same best token everywhere; and that one wrong expert shows. Without its MTP block, a model computes bit for bit what it
+did. **cut only**: files are cut and load, but do not run
 by themselves.
 ";
 

@@ -26,8 +26,8 @@ pub enum ShardPolicy {
 pub struct FileShape {
     /// Its metadata.
     pub metadata: Metadata,
-    /// The tensors that it holds: indices into [`Model::tensors`](crate::gguf::Model::tensors).
-    pub tensors: Range<usize>,
+    /// The tensors that it holds: indices into [`Model::tensors`](crate::gguf::Model::tensors), ascending.
+    pub tensors: Vec<usize>,
     /// Where everything lies in it.
     pub layout: Layout,
 }
@@ -40,11 +40,18 @@ pub(super) struct Shard {
     pub(super) tensors: Range<usize>,
 }
 
+/// The tensors of a pruned model, and where each comes from: its index in the source.
+#[derive(Clone, Copy)]
+pub(super) struct Tensors<'a> {
+    pub(super) infos: &'a [TensorInfo],
+    pub(super) sources: &'a [usize],
+}
+
 /// Shares out `tensors`, which come from `shards`.
 pub(super) fn share_out(
     policy: ShardPolicy,
     shards: &[Shard],
-    tensors: &[TensorInfo],
+    tensors: Tensors<'_>,
 ) -> Result<Vec<FileShape>, PrunedError> {
     let (Some(first), several) = (shards.first(), shards.len() > 1) else { return Ok(Vec::new()) };
     match policy {
@@ -58,19 +65,24 @@ pub(super) fn share_out(
 }
 
 /// One file of everything, which says nothing of shards.
-fn single(first: &Shard, tensors: &[TensorInfo]) -> Result<FileShape, PrunedError> {
-    file(without_split(&first.metadata), 0..tensors.len(), tensors, first.version)
+fn single(first: &Shard, tensors: Tensors<'_>) -> Result<FileShape, PrunedError> {
+    file(without_split(&first.metadata), 0..tensors.infos.len(), tensors, first.version)
 }
 
 fn file(
     metadata: Metadata,
     range: Range<usize>,
-    tensors: &[TensorInfo],
+    tensors: Tensors<'_>,
     version: u32,
 ) -> Result<FileShape, PrunedError> {
     let alignment = declared_alignment(&metadata).map_err(|fault| GgufError::Layout { fault })?;
-    let layout = Layout::new(&metadata, &tensors[range.clone()], alignment, version)?;
-    Ok(FileShape { metadata, tensors: range, layout })
+    let layout = Layout::new(&metadata, &tensors.infos[range.clone()], alignment, version)?;
+    Ok(FileShape { metadata, tensors: tensors.sources[range].to_vec(), layout })
+}
+
+/// A number of tensors in the type that the metadata of shards hold it in.
+pub(super) fn count_for_shards(tensors: usize) -> Result<i32, PrunedError> {
+    i32::try_from(tensors).map_err(|_| PrunedError::TooManyTensors { tensors })
 }
 
 fn without_split(metadata: &Metadata) -> Metadata {
@@ -81,20 +93,19 @@ fn without_split(metadata: &Metadata) -> Metadata {
     metadata
 }
 
-fn by_size(limit: u64, first: &Shard, tensors: &[TensorInfo]) -> Result<Vec<FileShape>, PrunedError> {
+fn by_size(limit: u64, first: &Shard, tensors: Tensors<'_>) -> Result<Vec<FileShape>, PrunedError> {
     let whole = single(first, tensors)?;
     if whole.layout.file_bytes() <= limit {
         return Ok(vec![whole]);
     }
-    let too_many_tensors = |_| PrunedError::TooManyTensors { tensors: tensors.len() };
-    let total = i32::try_from(tensors.len()).map_err(too_many_tensors)?;
+    let total = count_for_shards(tensors.infos.len())?;
     let head = with_split(&first.metadata, 0, 0, total);
     let mut rest = Metadata::new();
     if let Some(alignment) = head.get(ALIGNMENT_KEY).and_then(|value| value.as_u64()) {
         // An alignment that llama.cpp takes is a u32.
         rest.set(ALIGNMENT_KEY, u32::try_from(alignment).unwrap_or(u32::MAX));
     }
-    let ranges = fill(limit, &head, &with_split(&rest, 0, 0, total), tensors)?;
+    let ranges = fill(limit, &head, &with_split(&rest, 0, 0, total), tensors.infos)?;
     let too_many = |_| PrunedError::TooManyShards { bytes: limit, shards: ranges.len() };
     let count = u16::try_from(ranges.len()).map_err(too_many)?;
     (0..count)

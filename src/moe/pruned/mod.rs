@@ -12,7 +12,7 @@ use std::collections::BTreeMap;
 use thiserror::Error;
 
 use super::{Experts, IdMap, IdMapError};
-use crate::gguf::{GgufError, Metadata, Model, TensorInfo, Value};
+use crate::gguf::{GgufError, Metadata, Model, SPLIT_TENSORS_KEY, TensorInfo, Value};
 
 pub use files::{FileShape, ShardPolicy};
 pub use kept::{Kept, KeptError, check as check_kept};
@@ -55,6 +55,8 @@ pub struct PrunedShape {
     pub metadata: Metadata,
     /// The tensors in the order of [`Model::tensors`], with their new shapes. Their offsets depend on the files.
     pub tensors: Vec<TensorInfo>,
+    /// Where each of them comes from: its index into [`Model::tensors`].
+    pub sources: Vec<usize>,
     /// `{arch}.expert_count` of the pruned model.
     pub n_expert: u32,
     /// The original ids of the experts that stay.
@@ -66,7 +68,9 @@ impl PrunedShape {
     /// The shape of `model` when only the experts `kept` stay, given by their ids in `model`.
     ///
     /// `{arch}.expert_count` becomes the number that stays, `general.size_label` is brought up to date when it is
-    /// there, and `moeslice.*` is added. All other metadata are the same bytes.
+    /// there, and `moeslice.*` is added. All other metadata are the same bytes. With [`Experts::without_nextn`], the
+    /// blocks of multi-token prediction are left out: their tensors, their number, their entries in arrays that have
+    /// one a layer.
     pub fn new(
         model: &Model,
         experts: &Experts,
@@ -75,22 +79,32 @@ impl PrunedShape {
     ) -> Result<Self, PrunedError> {
         let n_expert = kept::check(experts, kept)?;
         let ids = IdMap::read(model, experts)?.compose(kept)?;
-        let tensors = tensors(model, experts, kept);
+        let mut tensors = tensors(model, experts, kept);
+        let sources: Vec<usize> =
+            (0..tensors.len()).filter(|&at| !experts.drops(&tensors[at].name)).collect();
+        tensors.retain(|info| !experts.drops(&info.name));
         let mut shards: Vec<files::Shard> = Vec::with_capacity(model.shards().len());
         let changes = Changes { experts, kept, n_expert, tensors: &tensors };
         for shard in model.shards() {
             let mut metadata = shard.header.metadata.clone();
-            changes.apply(&mut metadata);
+            changes.apply(&mut metadata)?;
             let start = shards.last().map_or(0, |shard| shard.tensors.end);
-            let tensors = start..start + shard.header.tensors.len();
-            shards.push(files::Shard { metadata, version: shard.header.version, tensors });
+            let left = shard.header.tensors.iter().filter(|info| !experts.drops(&info.name)).count();
+            shards.push(files::Shard {
+                metadata,
+                version: shard.header.version,
+                tensors: start..start + left,
+            });
         }
         if let Some(first) = shards.first_mut() {
             provenance.write_into(&mut first.metadata);
             ids.write_into(&mut first.metadata);
+            if experts.nextn_dropped > 0 {
+                provenance::note_dropped_nextn(&mut first.metadata);
+            }
         }
         let metadata = shards.first().map(|shard| shard.metadata.clone()).unwrap_or_default();
-        Ok(Self { metadata, tensors, n_expert, ids, shards })
+        Ok(Self { metadata, tensors, sources, n_expert, ids, shards })
     }
 
     /// The shape when `k` experts of each layer stay, whichever: sizes depend on their number alone.
@@ -106,7 +120,11 @@ impl PrunedShape {
 
     /// The files that would be written.
     pub fn files(&self, policy: ShardPolicy) -> Result<Vec<FileShape>, PrunedError> {
-        files::share_out(policy, &self.shards, &self.tensors)
+        files::share_out(
+            policy,
+            &self.shards,
+            files::Tensors { infos: &self.tensors, sources: &self.sources },
+        )
     }
 
     /// Bytes of each file that would be written, padding included.
@@ -156,20 +174,28 @@ struct Changes<'a> {
 
 impl Changes<'_> {
     /// Changes the entries that are there: some programs repeat the metadata in every shard.
-    fn apply(&self, metadata: &mut Metadata) {
+    fn apply(&self, metadata: &mut Metadata) -> Result<(), PrunedError> {
+        if self.experts.nextn_dropped > 0 {
+            self.experts.drop_from(metadata);
+            if metadata.contains(SPLIT_TENSORS_KEY) {
+                metadata.set(SPLIT_TENSORS_KEY, files::count_for_shards(self.tensors.len())?);
+            }
+        }
         let before = self.experts.n_expert;
         let key = format!("{}.expert_count", self.experts.architecture);
         if metadata.get(&key) == Some(Value::U32(before)) && self.n_expert != before {
             metadata.set(&key, self.n_expert);
         }
-        let whole = self.experts.layers.iter().all(|layer| {
-            self.kept.get(&layer.layer).is_some_and(|ids| ids.len() as u64 == u64::from(layer.n_expert))
-        });
+        let whole = self.experts.nextn_dropped == 0
+            && self.experts.layers.iter().all(|layer| {
+                self.kept.get(&layer.layer).is_some_and(|ids| ids.len() as u64 == u64::from(layer.n_expert))
+            });
         let label = metadata.get(SIZE_LABEL_KEY).and_then(|value| value.as_str().map(str::to_owned));
         if let Some(label) = label.filter(|_| !whole) {
             let parameters = self.tensors.iter().fold(0_u64, |sum, info| sum.saturating_add(info.elements()));
             let label = size_label::relabel(&label, before, self.n_expert, parameters);
             metadata.set(SIZE_LABEL_KEY, label.as_str());
         }
+        Ok(())
     }
 }

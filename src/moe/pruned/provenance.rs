@@ -9,6 +9,9 @@ const ORIGINAL_KEY: &str = "moeslice.original_fingerprint";
 const SCORE_KEY: &str = "moeslice.score";
 const TARGET_KEY: &str = "moeslice.target";
 const CORPORA_KEY: &str = "moeslice.corpora";
+/// There only where the blocks of multi-token prediction were left out.
+const NEXTN_KEY: &str = "moeslice.mtp";
+const NEXTN_DROPPED: &str = "dropped";
 
 /// What a pruned file tells of its making, as the metadata `moeslice.*`. The id map goes with it.
 #[derive(Clone, Debug, PartialEq, Eq)]
@@ -60,6 +63,13 @@ impl Provenance {
         })
     }
 
+    /// Whether a file says that it lacks the blocks of multi-token prediction that its original had:
+    /// `moeslice.mtp` is `dropped`.
+    pub fn says_nextn_dropped(metadata: &Metadata) -> bool {
+        metadata.get(NEXTN_KEY).and_then(|value| value.as_str().map(|text| text == NEXTN_DROPPED))
+            == Some(true)
+    }
+
     /// Writes it into a file's metadata in place of what they hold.
     pub(super) fn write_into(&self, metadata: &mut Metadata) {
         metadata.set(VERSION_KEY, self.version.as_str());
@@ -69,4 +79,9 @@ impl Provenance {
         metadata.set(TARGET_KEY, self.target.as_str());
         metadata.set(CORPORA_KEY, self.corpora.clone());
     }
+}
+
+/// Notes that the blocks of multi-token prediction were left out. A later cut hands the note on with all metadata.
+pub(super) fn note_dropped_nextn(metadata: &mut Metadata) {
+    metadata.set(NEXTN_KEY, NEXTN_DROPPED);
 }

@@ -67,7 +67,7 @@ fn a_layer_that_was_never_reached_is_an_error_and_a_nextn_layer_another() {
     let error = choose(&model, &scores, 2, &Pins::default()).unwrap_err();
     assert!(matches!(error, PlanError::NeverReached { layer: 7 }), "{error}");
     let error = choose(&with_nextn(model.clone()), &scores, 2, &Pins::default()).unwrap_err();
-    assert!(matches!(error, PlanError::NextN { layer: 7 }), "{error}");
+    assert!(matches!(error, PlanError::NextN { layer: 7, runs: false }), "{error}");
     // Nothing is cut: no counts are needed.
     assert!(choose(&with_nextn(model), &scores, 4, &Pins::default()).is_ok());
 }
@@ -127,6 +127,6 @@ fn what_the_model_alone_forbids_is_refused_before_a_profile() {
     assert!(matches!(early("4", "0:8", true), Err(PlanError::PinId { .. })));
     assert!(matches!(early("2", "0:1,0:2,0:3", true), Err(PlanError::PinCount { .. })));
     for keep in ["4", "50%", "coverage:0.9", "size:1GiB"] {
-        assert!(matches!(early(keep, "", false), Err(PlanError::NextN { layer: 1 })), "{keep}");
+        assert!(matches!(early(keep, "", false), Err(PlanError::NextN { layer: 1, runs: false })), "{keep}");
     }
 }

@@ -29,6 +29,7 @@ fn experts(architecture: &str, used: u32, layers: &[(u32, u32)]) -> Experts {
         groups: None,
         n_nextn: 0,
         nextn_runs: false,
+        nextn_dropped: 0,
         gate: None,
         shared: false,
         chunks: false,

@@ -79,7 +79,8 @@ impl<'a> Comparison<'a> {
     /// Compares every tensor that has the shape that it should.
     pub(super) fn run(&mut self, shape: &PrunedShape, found: &mut Collector) -> Result<(), VerifyError> {
         let (base, pruned) = (self.base, self.pruned);
-        for (index, (of_base, expected)) in base.tensors().iter().zip(&shape.tensors).enumerate() {
+        for (&index, expected) in shape.sources.iter().zip(&shape.tensors) {
+            let of_base = &base.tensors()[index];
             let Some(of_pruned) = pruned.tensor(&expected.name) else { continue };
             if of_pruned.info.ty != expected.ty || of_pruned.info.dims != expected.dims {
                 continue;

@@ -83,7 +83,8 @@ pub enum VerifyError {
 /// Compares a pruned model with the one that it was cut from.
 ///
 /// Every kept expert and every other tensor has to have the same bytes, all metadata but those that a cut changes the
-/// same values in the same order; nothing may be missing or added, the id map has to be true and padding zero. With
+/// same values in the same order; nothing may be missing or added but the blocks of multi-token prediction, where the
+/// pruned model says that they were left out (`moeslice.mtp`); the id map has to be true and padding zero. With
 /// `keep`, in the ids of `base`, exactly these experts have to be there; the id map alone tells otherwise.
 ///
 /// `base` may also be the model that an earlier cut began with: ids lead back through all cuts.
@@ -105,14 +106,19 @@ pub fn verify_until(
     progress: Progress<'_>,
 ) -> Result<Verified, VerifyError> {
     let start = Instant::now();
-    let base_experts = Experts::read(base)?;
+    let whole_base = Experts::read(base)?;
     let pruned_experts = Experts::read(pruned)?;
+    // Nothing may be missing but what the pruned model says was left out.
+    let base_experts = match Provenance::says_nextn_dropped(pruned.metadata()) {
+        true => whole_base.without_nextn(base)?,
+        false => whole_base.clone(),
+    };
     let kept = match keep {
         Some(keep) => keep.clone(),
         None => kept_of((base, &base_experts), (pruned, &pruned_experts))?,
     };
     let provenance = Provenance::read(pruned.metadata());
-    let fingerprint = Identity::of(base, &base_experts)?.fingerprint;
+    let fingerprint = Identity::of(base, &whole_base)?.fingerprint;
     let shape = PrunedShape::new(base, &base_experts, &kept, &stand_in(&provenance))
         .map_err(|error| VerifyError::Kept { file: base.path().to_owned(), error })?;
 
