@@ -1,6 +1,8 @@
 //! From a corpus and a model to the usage of its experts.
 
 mod corpus;
+#[doc(hidden)]
+pub mod exercise;
 pub mod imatrix;
 mod merge;
 mod open;
