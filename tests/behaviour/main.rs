@@ -2,6 +2,7 @@
 
 mod files;
 mod inputs;
+mod kill;
 #[cfg(feature = "llama")]
 mod profile;
 mod prune;
