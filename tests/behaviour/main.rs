@@ -9,3 +9,4 @@ mod prune;
 #[cfg(feature = "llama")]
 mod run;
 mod support;
+mod verify;
