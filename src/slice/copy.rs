@@ -82,7 +82,7 @@ impl<'a> Writer<'a> {
     /// Writes one file: header, tensors. Padding is what a new file consists of: zeros.
     pub(super) fn write(&mut self, out: &WholeFile, shape: &FileShape) -> Result<(), SliceError> {
         let layout = &shape.layout;
-        let mut pace = Pace::new(out.file(), layout.data_offset(), self.data(shape));
+        let mut pace = Pace::new(out.file(), self.data(shape));
         out.write_all_at(layout.header(), 0)?;
         self.advance(&mut pace, layout.data_offset())?;
         for (at, (index, info)) in shape.tensors.clone().zip(layout.tensors()).enumerate() {
@@ -103,11 +103,7 @@ impl<'a> Writer<'a> {
     fn data(&self, shape: &FileShape) -> Vec<(&'a File, Range<u64>)> {
         let of_tensor = |index: usize| {
             let tensor = &self.cut.model.tensors()[index];
-            let start = tensor.file_offset;
-            let in_file =
-                move |run: Range<u64>| start.saturating_add(run.start)..start.saturating_add(run.end);
-            let file = &self.shard(tensor).file;
-            self.jobs[index].runs(tensor).into_iter().map(move |run| (file, in_file(run)))
+            runs::in_file(self.cut.model, tensor, self.jobs[index].runs(tensor))
         };
         shape.tensors.clone().flat_map(of_tensor).collect()
     }
