@@ -55,10 +55,20 @@ pub fn verify(args: &VerifyArgs, quiet: bool) -> Result<(), Failure> {
             bar.set_position(done);
         });
     bar.finish_and_clear();
-    let verified = verified.map_err(|error| match error {
-        slice::VerifyError::Interrupted => Failure::Interrupted,
-        error => Failure::input(error),
-    })?;
+    let verified = match verified {
+        Ok(verified) => verified,
+        Err(slice::VerifyError::Interrupted) => return Err(Failure::Interrupted),
+        Err(error) => {
+            if let (slice::VerifyError::Differs(found), true) = (&error, args.json) {
+                output::print_json(&serde_json::json!({
+                    "true_cut": false,
+                    "differences": found.others.saturating_add(1),
+                    "first": found.first,
+                }))?;
+            }
+            return Err(Failure::input(error));
+        }
+    };
     if args.json {
         return output::print_json(&serde_json::json!({
             "true_cut": true,

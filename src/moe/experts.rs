@@ -4,7 +4,7 @@ use std::collections::BTreeMap;
 
 use super::layout::{Keys, Layout};
 use super::names::{self, Axis, Role};
-use super::{Family, Gate, MoeError, family};
+use super::{Family, Gate, IdMap, MoeError, family};
 use crate::gguf::{Model, Tensor, TensorType};
 
 /// Groups of experts between which a token's choice is limited.
@@ -133,7 +133,7 @@ impl Experts {
         let layout = Layout::read(&keys, family, n_expert)?;
         let reader = Reader { keys: &keys, family, layout: &layout };
         let layers = reader.layers(&sorted)?;
-        reader.check_unknown(&sorted, &layers)?;
+        reader.check_unknown(&sorted, &layers, IdMap::is_in(model))?;
         let gate_key = model.arch_value("expert_gating_func").and_then(|value| value.as_u64());
         Ok(Self {
             family,
@@ -371,13 +371,15 @@ impl Reader<'_> {
         })
     }
 
-    /// A tensor of unknown name is no concern of ours unless it may have one entry an expert.
-    fn check_unknown(&self, sorted: &Sorted<'_>, layers: &[ExpertLayer]) -> Result<(), MoeError> {
+    /// A tensor of unknown name is no concern of ours unless it may have one entry an expert. That was told when the
+    /// model was cut for the first time: from then on it may be as long as there are experts by chance.
+    fn check_unknown(&self, sorted: &Sorted<'_>, layers: &[ExpertLayer], cut: bool) -> Result<(), MoeError> {
         for tensor in &sorted.unknown {
             let (name, dims) = (&tensor.info.name, &tensor.info.dims);
             let outermost = dims.iter().rev().copied().find(|&dim| dim != 1).unwrap_or(1);
             let counts_experts = outermost == u64::from(self.layout.n_expert)
                 || layers.iter().any(|layer| outermost == u64::from(layer.n_expert));
+            let counts_experts = counts_experts && !cut;
             let why = if names::looks_like_expert(name) {
                 "by its name".to_owned()
             } else if counts_experts {

@@ -100,6 +100,11 @@ pub enum IdMapError {
 }
 
 impl IdMap {
+    /// Whether a model carries a map: whether it was cut.
+    pub fn is_in(model: &Model) -> bool {
+        model.metadata().keys().any(|key| key.starts_with(IDS_KEY))
+    }
+
     /// The map that a model carries; of a model that carries none, each expert's id is its own.
     pub fn read(model: &Model, experts: &Experts) -> Result<Self, IdMapError> {
         let (metadata, file) = (model.metadata(), model.path());

@@ -7,6 +7,8 @@ mod check;
 mod choose;
 mod coverage;
 mod error;
+#[doc(hidden)]
+pub mod exercise;
 mod keep;
 mod pins;
 mod planner;

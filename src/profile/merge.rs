@@ -147,7 +147,8 @@ pub fn merge(usages: &[(PathBuf, Usage)]) -> Result<Merged, MergeError> {
         model: first.model.clone(),
         run: Run {
             moeslice: env!("CARGO_PKG_VERSION").into(),
-            wall_seconds: usages.iter().map(|(_, usage)| usage.run.wall_seconds).sum(),
+            // JSON has no infinity.
+            wall_seconds: usages.iter().map(|(_, usage)| usage.run.wall_seconds).sum::<f64>().min(f64::MAX),
             merged_from: usages.iter().flat_map(|(_, usage)| runs(&usage.run)).collect(),
             imported_from: None,
             ..first.run.clone()

@@ -2,6 +2,8 @@
 
 mod chat;
 mod corpus;
+#[doc(hidden)]
+pub mod exercise;
 pub mod imatrix;
 mod merge;
 #[cfg(feature = "llama")]

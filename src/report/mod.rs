@@ -3,6 +3,8 @@
 //! [`UsageReport`] reads a usage alone; [`PlanTable`] holds it against a model. Both serialise to the JSON of
 //! `--json` and print as plain text of at most 80 columns, the same on a terminal and in a pipe.
 
+#[doc(hidden)]
+pub mod exercise;
 mod layers;
 mod overlap;
 mod plan_table;
@@ -192,14 +194,31 @@ impl<'a> Ranked<'a> {
         })
     }
 
+    /// The row of the smallest K from `low` to `high` that reaches something, where a larger K reaches no less.
+    fn least_row(
+        &self,
+        mut low: u32,
+        mut high: u32,
+        reached: &dyn Fn(&CoverageRow) -> bool,
+    ) -> Option<CoverageRow> {
+        // A usage can name any number of experts: trying each would take for ever.
+        while low < high {
+            let middle = low + (high - low) / 2;
+            if reached(&self.row(middle)?) {
+                high = middle;
+            } else {
+                low = middle + 1;
+            }
+        }
+        self.row(low)
+    }
+
     /// The smallest K that leaves every layer the share that the report points at, and what half of the experts lose.
     fn meaning(&self) -> Option<String> {
         let model = &self.usage.model;
         let n = model.n_expert;
         let least = model.n_expert_used.max(1);
-        let rows: Vec<CoverageRow> = (least..=n).map(|k| self.row(k)).collect::<Option<_>>()?;
-        let first = |reach: &dyn Fn(&CoverageRow) -> bool| rows.iter().find(|row| reach(row));
-        let enough = first(&|row| row.all.worst >= POINTED_AT)?;
+        let enough = self.least_row(least, n, &|row| row.all.worst >= POINTED_AT)?;
         let percent = POINTED_AT * 100.0;
         let mut text = if enough.k == n {
             format!("Only all {n} experts leave every layer {percent}% of its routing: any cut costs")
@@ -216,9 +235,14 @@ impl<'a> Ranked<'a> {
         if self.corpora.len() > 1 && enough.k < n {
             let joint =
                 |row: &CoverageRow| row.corpora.values().all(|corpus| corpus.joint.worst >= POINTED_AT);
-            text += &format!(", K = {} the least that leaves it in every corpus", first(&joint)?.k);
+            text += &format!(
+                ", K = {} the least that leaves it in every corpus",
+                self.least_row(least, n, &joint)?.k
+            );
         }
-        if let Some(half) = rows.iter().find(|row| row.k == n.div_ceil(2)).filter(|_| n > 1) {
+        let half = n.div_ceil(2);
+        if n > 1 && half >= least {
+            let half = self.row(half)?;
             text += &format!(
                 "; with half of the experts layer {} would lose {} of its routing",
                 half.all.worst_layer,

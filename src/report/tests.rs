@@ -142,6 +142,15 @@ fn the_sentences_name_the_smallest_k_and_the_limits_of_the_table() {
 }
 
 #[test]
+fn a_usage_that_claims_billions_of_experts_is_reported_at_once() {
+    let mut usage = usage();
+    usage.model.n_expert = u32::MAX;
+    let report = UsageReport::new(&usage).unwrap();
+    assert_eq!(report.rows.last().unwrap().k, u32::MAX);
+    assert!(report.meaning.starts_with("K = 4 of 4294967295 is the least"), "{}", report.meaning);
+}
+
+#[test]
 fn nothing_routed_gives_no_report() {
     let usage = fixture::usage(1, &[("a", 0)], &[(0, &[(&[0, 0], None)])]);
     assert!(UsageReport::new(&usage).is_none());

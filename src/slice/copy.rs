@@ -5,16 +5,14 @@ use std::ops::Range;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use super::hash_table::Remap;
+use super::pace::Pace;
 use super::{Cut, Progress, SliceError, runs};
 use crate::gguf::{GgufError, Shard, Tensor};
 use crate::moe::{ExpertLayer, FileShape};
-use crate::sys::{self, Copier, CopyError, WholeFile};
+use crate::sys::{Copier, CopyError, WholeFile};
 
 /// Bytes of rows that are rewritten at once.
 const ROWS: u64 = 1 << 20;
-
-/// Bytes ahead of the copy that the page cache is told of.
-const AHEAD: u64 = 32 << 20;
 
 /// Refuses to go on once the flag is set.
 pub(super) fn check_interrupt(interrupt: Option<&AtomicBool>) -> Result<(), SliceError> {
@@ -33,6 +31,16 @@ enum Job<'a> {
     Slabs { slab_bytes: u64, kept: &'a [u32] },
     /// A table of ids, rewritten.
     Table { layer: &'a ExpertLayer, kept: &'a [u32] },
+}
+
+impl Job<'_> {
+    /// The ranges of the tensor that are read, in order.
+    fn runs(self, tensor: &Tensor) -> Vec<Range<u64>> {
+        match self {
+            Self::Slabs { slab_bytes, kept } => runs::of_experts(kept, slab_bytes).collect(),
+            Self::Whole | Self::Table { .. } => std::iter::once(0..tensor.info.bytes()).collect(),
+        }
+    }
 }
 
 /// Writes files of a pruned model, and tells of the progress over all of them.
@@ -74,25 +82,35 @@ impl<'a> Writer<'a> {
     /// Writes one file: header, tensors. Padding is what a new file consists of: zeros.
     pub(super) fn write(&mut self, out: &WholeFile, shape: &FileShape) -> Result<(), SliceError> {
         let layout = &shape.layout;
+        let mut pace = Pace::new(out.file(), self.data(shape));
         out.write_all_at(layout.header(), 0)?;
-        self.advance(layout.data_offset())?;
+        self.advance(&mut pace, layout.data_offset())?;
         for (at, (index, info)) in shape.tensors.iter().copied().zip(layout.tensors()).enumerate() {
             let tensor = &self.cut.model.tensors()[index];
             let start = layout.data_offset() + info.offset;
             match self.jobs[index] {
-                Job::Whole => self.copy_runs(out, start, tensor, std::iter::once(0..tensor.info.bytes()))?,
-                Job::Slabs { slab_bytes, kept } => {
-                    self.copy_runs(out, start, tensor, runs::of_experts(kept, slab_bytes))?;
+                Job::Table { layer, kept } => {
+                    self.rewrite_table((out, start), tensor, layer, kept, &mut pace)?;
                 }
-                Job::Table { layer, kept } => self.rewrite_table(out, start, tensor, layer, kept)?,
+                job => self.copy_runs((out, start), tensor, &job.runs(tensor), &mut pace)?,
             }
-            self.advance(layout.padding_after(at))?;
+            self.advance(&mut pace, layout.padding_after(at))?;
         }
         Ok(())
     }
 
-    fn advance(&mut self, bytes: u64) -> Result<(), SliceError> {
+    /// What will be read for a file, in that order.
+    fn data(&self, shape: &FileShape) -> Vec<(&'a File, Range<u64>)> {
+        let of_tensor = |index: usize| {
+            let tensor = &self.cut.model.tensors()[index];
+            runs::in_file(self.cut.model, tensor, self.jobs[index].runs(tensor))
+        };
+        shape.tensors.iter().copied().flat_map(of_tensor).collect()
+    }
+
+    fn advance(&mut self, pace: &mut Pace<'_>, bytes: u64) -> Result<(), SliceError> {
         self.done += bytes;
+        pace.advance(bytes);
         (self.progress)(self.done, self.total);
         check_interrupt(self.interrupt)
     }
@@ -100,46 +118,27 @@ impl<'a> Writer<'a> {
     /// Copies ranges of a tensor one behind the other.
     fn copy_runs(
         &mut self,
-        out: &WholeFile,
-        mut to: u64,
+        (out, mut to): (&WholeFile, u64),
         tensor: &Tensor,
-        runs: impl Iterator<Item = Range<u64>>,
+        runs: &[Range<u64>],
+        pace: &mut Pace<'_>,
     ) -> Result<(), SliceError> {
-        let shard = self.shard(tensor);
-        let mut runs = runs.peekable();
-        let mut announced = 0;
-        while let Some(run) = runs.next() {
-            let len = run.end - run.start;
-            // The gap before the next run ends the system's own reading ahead, so it is told where to go on.
-            if let Some(next) = runs.peek().filter(|next| next.end > announced) {
-                let soon = (next.end - next.start).min(AHEAD);
-                sys::advise_soon(&shard.file, tensor.file_offset.saturating_add(next.start), soon);
-                announced = next.end;
-            }
-            self.copy_range(out, to, tensor, &shard.file, tensor.file_offset.saturating_add(run.start), len)?;
+        let from = &self.shard(tensor).file;
+        for run in runs {
+            let (position, len) = (tensor.file_offset.saturating_add(run.start), run.end - run.start);
+            let (done, total, progress, interrupt) =
+                (&mut self.done, self.total, &mut self.progress, self.interrupt);
+            let mut step = |bytes| {
+                *done += bytes;
+                pace.advance(bytes);
+                progress(*done, total);
+                check_interrupt(interrupt).is_ok()
+            };
+            let copied = self.copier.copy((from, position), (out.file(), to), len, &mut step);
+            copied.map_err(|error| self.explain(error, tensor, out))?;
             to += len;
         }
         Ok(())
-    }
-
-    fn copy_range(
-        &mut self,
-        out: &WholeFile,
-        to: u64,
-        tensor: &Tensor,
-        from: &File,
-        position: u64,
-        len: u64,
-    ) -> Result<(), SliceError> {
-        let (done, total, progress, interrupt) =
-            (&mut self.done, self.total, &mut self.progress, self.interrupt);
-        let mut step = |bytes| {
-            *done += bytes;
-            progress(*done, total);
-            check_interrupt(interrupt).is_ok()
-        };
-        let copied = self.copier.copy((from, position), (out.file(), to), len, &mut step);
-        copied.map_err(|error| self.explain(error, tensor, out))
     }
 
     fn explain(&self, error: CopyError, tensor: &Tensor, out: &WholeFile) -> SliceError {
@@ -157,11 +156,11 @@ impl<'a> Writer<'a> {
 
     fn rewrite_table(
         &mut self,
-        out: &WholeFile,
-        to: u64,
+        (out, to): (&WholeFile, u64),
         tensor: &Tensor,
         layer: &ExpertLayer,
         kept: &[u32],
+        pace: &mut Pace<'_>,
     ) -> Result<(), SliceError> {
         let remap = Remap::new(kept, layer.n_expert);
         let row_bytes = 4 * u64::from(layer.n_used);
@@ -182,7 +181,7 @@ impl<'a> Writer<'a> {
             })?;
             out.write_all_at(rows, to + at)?;
             at += len;
-            self.advance(len)?;
+            self.advance(pace, len)?;
         }
         Ok(())
     }

@@ -9,6 +9,7 @@ mod error;
 pub mod exercise;
 mod hash_table;
 mod output;
+mod pace;
 mod runs;
 mod verify;
 

@@ -1,6 +1,9 @@
 //! Which bytes of a tensor stay.
 
+use std::fs::File;
 use std::ops::Range;
+
+use crate::gguf::{Model, Tensor};
 
 /// The byte ranges of a tensor that the kept experts fill, in order; neighbours are one range.
 ///
@@ -11,6 +14,16 @@ pub(super) fn of_experts(kept: &[u32], slab_bytes: u64) -> impl Iterator<Item = 
         // A chunk has at least one element.
         slab(run[0]).start..slab(run[run.len() - 1]).end
     })
+}
+
+/// Ranges of a tensor as ranges of the file that holds it.
+pub(super) fn in_file<'a>(
+    model: &'a Model,
+    tensor: &Tensor,
+    runs: Vec<Range<u64>>,
+) -> impl Iterator<Item = (&'a File, Range<u64>)> + use<'a> {
+    let (file, start) = (&model.shards()[tensor.shard].file, tensor.file_offset);
+    runs.into_iter().map(move |run| (file, start.saturating_add(run.start)..start.saturating_add(run.end)))
 }
 
 #[cfg(test)]

@@ -19,7 +19,7 @@ pub use file_id::FileId;
 pub use interrupt::catch_interrupts;
 pub use partial::{Leftovers, remove_leftovers};
 pub use small_file::read_small;
-pub use space::{ByteCount, advise_once, advise_soon, check_room, free_bytes};
+pub use space::{ByteCount, advise_once, advise_soon, begin_writing, check_room, free_bytes};
 pub use whole_file::{FileError, WholeFile, check_target, commit_all, write_whole};
 
 use std::path::{Path, PathBuf};

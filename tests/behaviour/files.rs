@@ -42,6 +42,39 @@ fn the_model_itself_is_never_the_output() {
 }
 
 #[test]
+#[cfg(target_os = "linux")]
+fn a_bind_mount_of_the_model_is_the_model() {
+    let folder = with_model();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("bind.gguf"), "").unwrap();
+    fs::create_dir(at("mounted")).unwrap();
+    let before = fs::read(at("m.gguf")).unwrap();
+    // In a namespace of its own, where the system lets us have one.
+    let mounts = "mount --bind m.gguf bind.gguf && mount --bind . mounted || exit 77; \
+                  exec \"$0\" prune -m m.gguf --usage u.json --keep 16 --force -o \"$1\"";
+    for output in ["bind.gguf", "mounted/m.gguf"] {
+        let mut command = assert_cmd::Command::new("unshare");
+        command.args([
+            "--mount",
+            "--map-root-user",
+            "sh",
+            "-c",
+            mounts,
+            env!("CARGO_BIN_EXE_moeslice"),
+            output,
+        ]);
+        command.current_dir(folder.path());
+        let result = command.output();
+        if !matches!(&result, Ok(result) if [Some(0), Some(2)].contains(&result.status.code())) {
+            eprintln!("nothing could be mounted: {result:?}");
+            return;
+        }
+        refuses(&mut command, 2, &["the model itself"]);
+        assert!(fs::read(at("m.gguf")).unwrap() == before);
+    }
+}
+
+#[test]
 fn an_existing_output_is_replaced_only_on_request() {
     let folder = with_model();
     let out = folder.path().join("out.gguf");

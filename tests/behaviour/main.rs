@@ -4,6 +4,7 @@
 mod chat;
 mod files;
 mod inputs;
+mod kill;
 #[cfg(feature = "llama")]
 #[path = "../support/mod.rs"]
 mod models;
@@ -15,3 +16,4 @@ mod prune;
 #[cfg(feature = "llama")]
 mod run;
 mod support;
+mod verify;

@@ -177,3 +177,12 @@ proptest! {
         }
     }
 }
+
+#[test]
+fn the_seeds_of_the_fuzz_target_can_be_cut() {
+    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/prune");
+    for seed in std::fs::read_dir(folder).unwrap() {
+        let path = seed.unwrap().path();
+        assert!(exercise::cut(&std::fs::read(&path).unwrap()).unwrap(), "{}", path.display());
+    }
+}

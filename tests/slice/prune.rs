@@ -96,6 +96,22 @@ fn ids_compose_over_two_cuts() {
 }
 
 #[test]
+fn an_unknown_tensor_as_long_as_the_kept_experts_is_no_hindrance() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sample = Sample::plain(1, 6, 2);
+    sample.tensor("blk.0.mystery.weight", &[2, 3], TensorType::F32);
+    let source = Source::of(sample.write(&folder.path().join("base.gguf")));
+    let keep = source.random_keep(3, &mut Random(5));
+    let out = folder.path().join("cut.gguf");
+    source.prune(&keep, &out, &Options::default()).unwrap();
+    let cut = Source::open(&out);
+    moeslice::slice::verify(&source.model, &cut.model, Some(&keep), &mut |_, _| {}).unwrap();
+    // Nor of a second cut.
+    let again = cut.random_keep(2, &mut Random(6));
+    cut.prune(&again, &folder.path().join("again.gguf"), &Options::default()).unwrap();
+}
+
+#[test]
 fn tables_of_ids_follow_the_experts() {
     let folder = tempfile::tempdir().unwrap();
     let (n_expert, n_used) = (10, 3);

@@ -120,8 +120,22 @@ fn counts_that_overflow_and_unlike_windows_are_told() {
     let error =
         merged(&[large.clone(), fixture::usage(1, &[("b", 1)], &[(3, &[(&[1, 0], None)])])]).unwrap_err();
     assert_eq!(error, MergeError::Overflow { layer: 3, path: "1.json".into() });
+    let heavy = |name| fixture::usage(1, &[(name, 1)], &[(3, &[(&[1, 0], Some(&[1e308, 0.0]))])]);
+    let error = merged(&[heavy("a"), heavy("b")]).unwrap_err();
+    assert_eq!(error, MergeError::Overflow { layer: 3, path: "1.json".into() });
     large = usage("pm");
     large.run.ctx_size = 2048;
     let remarks = merged(&[usage("dev"), large]).unwrap().remarks;
     assert!(remarks[0].contains("2048") && remarks[0].contains("512"), "{remarks:?}");
+}
+
+#[test]
+fn a_merged_usage_can_be_read_however_long_the_runs_say_they_took() {
+    let long = |name| {
+        let mut usage = usage(name);
+        usage.run.wall_seconds = f64::MAX;
+        usage
+    };
+    let all = merged(&[long("dev"), long("pm")]).unwrap().usage;
+    assert_eq!(Usage::parse(all.to_json().as_bytes(), Path::new("u.json")).unwrap(), all);
 }

@@ -54,6 +54,12 @@ impl ProfiledModel {
         if self.file.chars().chain(self.architecture.chars()).any(char::is_control) {
             return Err("model.file or model.architecture holds control characters".into());
         }
+        if self.n_expert_used == 0 || self.n_expert_used > self.n_expert {
+            return Err(format!(
+                "model.n_expert_used is {}, the model has {} experts",
+                self.n_expert_used, self.n_expert
+            ));
+        }
         let layers = &self.expert_layers;
         if !layers.windows(2).all(|pair| pair[0] < pair[1]) {
             return Err("model.expert_layers are not in ascending order".into());
@@ -86,7 +92,7 @@ impl LayerUsage {
             if sums.n_tokens > listed {
                 return Err(format!("{}: {} tokens, the corpus has {listed}", of(name), sums.n_tokens));
             }
-            joined.add(sums).ok_or_else(|| format!("{}: counts overflow", of(name)))?;
+            joined.add(sums).ok_or_else(|| format!("{}: the sums overflow", of(name)))?;
         }
         if joined.n_tokens != self.total.n_tokens || joined.count != self.total.count {
             return Err(format!("layer {}: the corpora do not add up to the total", self.layer));

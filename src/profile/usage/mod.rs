@@ -324,7 +324,7 @@ impl LayerUsage {
             corpora.values().next().map_or((0, false), |sums| (sums.count.len(), sums.weight.is_some()));
         let mut total = ExpertSums::zero(n_expert, with_weights);
         for sums in corpora.values() {
-            total.add(sums).expect("counts of tokens that were computed fit into 64 bits");
+            total.add(sums).expect("what was computed token by token adds up in 64 bits");
         }
         LayerUsage { layer, n_expert_used, total, corpora }
     }
@@ -340,7 +340,7 @@ impl ExpertSums {
         }
     }
 
-    /// Adds `other`, which has as many experts; `None` when a count overflows.
+    /// Adds `other`, which has as many experts; `None` when a count or a gate weight overflows.
     #[must_use = "None means that nothing useful was added"]
     pub fn add(&mut self, other: &ExpertSums) -> Option<()> {
         self.n_tokens = self.n_tokens.checked_add(other.n_tokens)?;
@@ -348,7 +348,9 @@ impl ExpertSums {
             *sum = sum.checked_add(*more)?;
         }
         if let (Some(sums), Some(more)) = (&mut self.weight, &other.weight) {
-            sums.iter_mut().zip(more).for_each(|(sum, more)| *sum += more);
+            for (sum, more) in sums.iter_mut().zip(more) {
+                *sum = Some(*sum + more).filter(|sum| sum.is_finite())?;
+            }
         }
         Some(())
     }

@@ -49,7 +49,7 @@ fn refused(edit: impl FnOnce(&mut serde_json::Value)) -> String {
 #[test]
 fn edited_figures_are_refused_with_layer_and_corpus() {
     type Edit = fn(&mut serde_json::Value);
-    let edits: [(Edit, &str); 19] = [
+    let edits: [(Edit, &str); 22] = [
         (|u| u["layers"][0]["total"]["count"][0] = 11.into(), "layer 1, total: counts add up to 27"),
         (|u| u["layers"][1]["corpora"]["pm"]["count"][3] = 1.into(), "layer 2, pm: counts add up to 7"),
         (|u| u["layers"][1]["corpora"]["pm"]["n_tokens"] = 4.into(), "layer 2, pm: counts add up to 6"),
@@ -89,6 +89,15 @@ fn edited_figures_are_refused_with_layer_and_corpus() {
         (|u| u["model"]["expert_layers"] = serde_json::json!([2]), "layer 1 is not among"),
         (|u| u["model"]["expert_layers"] = serde_json::json!([1, 2, 3]), "expert_layers holds 3"),
         (|u| u["model"]["n_expert"] = 3.into(), "layer 1: 4 experts, the model has 3"),
+        (|u| u["model"]["n_expert_used"] = 5.into(), "n_expert_used is 5, the model has 4 experts"),
+        (|u| u["model"]["n_expert_used"] = 0.into(), "n_expert_used is 0, the model has 4 experts"),
+        (
+            |u| {
+                u["layers"][1]["corpora"]["dev"]["weight"][0] = 1.7e308.into();
+                u["layers"][1]["corpora"]["pm"]["weight"][0] = 1.7e308.into();
+            },
+            "layer 2, pm: the sums overflow",
+        ),
         (|u| u["layers"][0]["n_expert_used"] = 3.into(), "layer 1: 3 experts used for a token, of 4"),
     ];
     for (edit, wanted) in edits {

@@ -1,10 +1,13 @@
 //! The bytes of tensors.
 
+use std::ops::Range;
+
 use super::super::hash_table::Remap;
+use super::super::pace::Ahead;
 use super::super::runs;
 use super::VerifyError;
 use super::difference::{Collector, Where};
-use crate::gguf::{GgufError, Model, ReadAt, Tensor};
+use crate::gguf::{GgufError, Model, ReadAt, Tensor, TensorInfo};
 use crate::moe::{ExpertLayer, ExpertTensor, Experts, Kept, PrunedShape};
 
 /// Bytes that are read of each model at once.
@@ -21,6 +24,7 @@ pub(super) struct Comparison<'a> {
     direct: bool,
     chunk_of_base: Vec<u8>,
     chunk_of_pruned: Vec<u8>,
+    ahead: [Ahead<'a>; 2],
     tensors: u64,
     slabs: u64,
     done: u64,
@@ -34,6 +38,16 @@ enum Kind<'a> {
     Whole,
     Slabs { tensor: &'a ExpertTensor, kept: &'a [u32] },
     Table { layer: &'a ExpertLayer, kept: &'a [u32] },
+}
+
+impl Kind<'_> {
+    /// The ranges of the base's tensor that are compared, in order.
+    fn runs(self, tensor: &Tensor) -> Vec<Range<u64>> {
+        match self {
+            Self::Slabs { tensor, kept } => runs::of_experts(kept, tensor.slab_bytes).collect(),
+            Self::Whole | Self::Table { .. } => std::iter::once(0..tensor.info.bytes()).collect(),
+        }
+    }
 }
 
 impl<'a> Comparison<'a> {
@@ -63,6 +77,7 @@ impl<'a> Comparison<'a> {
             direct,
             chunk_of_base: vec![0; CHUNK],
             chunk_of_pruned: vec![0; CHUNK],
+            ahead: [Ahead::new(Vec::new()), Ahead::new(Vec::new())],
             tensors: 0,
             slabs: 0,
             done: 0,
@@ -79,14 +94,22 @@ impl<'a> Comparison<'a> {
     /// Compares every tensor that has the shape that it should.
     pub(super) fn run(&mut self, shape: &PrunedShape, found: &mut Collector) -> Result<(), VerifyError> {
         let (base, pruned) = (self.base, self.pruned);
-        for (&index, expected) in shape.sources.iter().zip(&shape.tensors) {
+        let alike = |(&index, expected): (&usize, &TensorInfo)| {
             let of_base = &base.tensors()[index];
-            let Some(of_pruned) = pruned.tensor(&expected.name) else { continue };
-            if of_pruned.info.ty != expected.ty || of_pruned.info.dims != expected.dims {
-                continue;
-            }
+            let of_pruned = pruned.tensor(&expected.name)?;
+            let same_shape = of_pruned.info.ty == expected.ty && of_pruned.info.dims == expected.dims;
+            same_shape.then_some((self.kinds[index], of_base, of_pruned))
+        };
+        let pairs: Vec<_> = shape.sources.iter().zip(&shape.tensors).filter_map(alike).collect();
+        let of_base =
+            pairs.iter().flat_map(|(kind, tensor, _)| runs::in_file(base, tensor, kind.runs(tensor)));
+        let of_pruned = pairs.iter().flat_map(|(_, _, tensor)| {
+            runs::in_file(pruned, tensor, std::iter::once(0..tensor.info.bytes()).collect())
+        });
+        self.ahead = [Ahead::new(of_base.collect()), Ahead::new(of_pruned.collect())];
+        for (kind, of_base, of_pruned) in pairs {
             self.tensors += 1;
-            match self.kinds[index] {
+            match kind {
                 Kind::Whole => self.compare_whole(of_base, of_pruned, found)?,
                 Kind::Slabs { tensor, kept } => {
                     self.compare_slabs(of_base, of_pruned, tensor.slab_bytes, kept, found)?;
@@ -104,6 +127,7 @@ impl<'a> Comparison<'a> {
         self.base.read_exact_at(a.0, a.1, chunk_a)?;
         self.pruned.read_exact_at(b.0, b.1, chunk_b)?;
         self.done += len as u64;
+        self.ahead.iter_mut().for_each(|ahead| ahead.advance(len as u64));
         let same = chunk_a == chunk_b;
         (self.step)(self.done, self.total)?;
         Ok(same)

@@ -3,10 +3,13 @@
 use std::fmt;
 use std::path::PathBuf;
 
+use serde::Serialize;
+
 use super::VerifyError;
 
 /// The place of a difference.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
+#[serde(tag = "kind", rename_all = "snake_case")]
 pub enum Where {
     /// A metadata entry.
     Metadata {
@@ -72,9 +75,10 @@ impl fmt::Display for Where {
 }
 
 /// One difference between a pruned model and what its base makes it.
-#[derive(Clone, Debug, PartialEq, Eq)]
+#[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 pub struct Difference {
     /// Where it is.
+    #[serde(flatten)]
     pub place: Where,
     /// What it is.
     pub what: String,

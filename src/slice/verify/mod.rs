@@ -125,7 +125,7 @@ pub fn verify_until(
     let mut found = difference::Collector::default();
     metadata::compare(&shape, pruned, &mut found);
     metadata::compare_origin(base, &fingerprint, provenance.as_ref(), &mut found);
-    if has_id_map(pruned) {
+    if IdMap::is_in(pruned) {
         metadata::compare_ids(&shape.ids, &IdMap::read(pruned, &pruned_experts)?, &mut found);
     }
     // A table of ids that was cut twice holds replacements of replacements.
@@ -146,7 +146,7 @@ pub fn kept_of(
     (base, base_experts): (&Model, &Experts),
     (pruned, pruned_experts): (&Model, &Experts),
 ) -> Result<Kept, VerifyError> {
-    if !has_id_map(pruned) {
+    if !IdMap::is_in(pruned) {
         return Err(VerifyError::NoIdMap { file: pruned.path().to_owned() });
     }
     let base_ids = IdMap::read(base, base_experts)?;
@@ -165,10 +165,6 @@ pub fn kept_of(
         kept.insert(layer, ids.collect::<Result<Vec<u32>, _>>()?);
     }
     Ok(kept)
-}
-
-fn has_id_map(model: &Model) -> bool {
-    model.metadata().keys().any(|key| key.starts_with("moeslice.expert_ids."))
 }
 
 /// The shape of a cut needs some provenance; what it says is compared apart from the other metadata.

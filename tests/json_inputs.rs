@@ -1,0 +1,125 @@
+//! Usage files and plans that were damaged, by the harnesses of the fuzz targets, and the fuzzing seeds themselves.
+
+use std::fs;
+use std::path::Path;
+
+use moeslice::{plan, report};
+use proptest::prelude::*;
+
+/// The seeds of a fuzz target, by name.
+fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
+    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
+    let mut seeds: Vec<_> = fs::read_dir(folder)
+        .expect("the seeds")
+        .map(|seed| {
+            let seed = seed.expect("a seed");
+            (seed.file_name().into_string().expect("a name"), fs::read(seed.path()).expect("read"))
+        })
+        .collect();
+    seeds.sort();
+    seeds
+}
+
+#[test]
+fn usage_seeds_are_accepted_or_refused_as_their_names_say() {
+    let refused = ["another_version", "edited", "truncated", "unknown_field"];
+    for (name, bytes) in seeds("usage_json") {
+        let result = report::exercise::usage(&bytes);
+        assert_eq!(result.is_err(), refused.contains(&name.as_str()), "{name}: {result:?}");
+    }
+}
+
+#[test]
+fn plan_seeds_are_accepted_or_refused_as_their_names_say() {
+    let refused = ["another_version", "key_twice"];
+    let fit_nothing = ["another_model", "edited", "twice", "uneven_groups"];
+    for (name, bytes) in seeds("plan_json") {
+        let result = plan::exercise::plan(&bytes);
+        assert_eq!(result.is_err(), refused.contains(&name.as_str()), "{name}: {result:?}");
+        if let Ok((_, fits)) = result {
+            assert_ne!(fits, fit_nothing.contains(&name.as_str()), "{name}");
+        }
+    }
+}
+
+/// What a number or another byte of a file becomes.
+#[derive(Clone, Debug)]
+enum Change {
+    Byte(u8),
+    Number(&'static str),
+    End,
+}
+
+fn change() -> impl Strategy<Value = Change> {
+    let numbers = [
+        "0",
+        "1",
+        "2",
+        "7",
+        "8",
+        "-1",
+        "-0.0",
+        "0.5",
+        "1e-320",
+        "1e308",
+        "1e400",
+        "4294967295",
+        "4294967296",
+        "9223372036854775808",
+        "18446744073709551615",
+        "null",
+        "[]",
+        "{}",
+        "\"0\"",
+    ];
+    prop_oneof![
+        2 => proptest::sample::select(br#"0123456789,:[]{}"\ae-."#.to_vec()).prop_map(Change::Byte),
+        4 => proptest::sample::select(numbers.to_vec()).prop_map(Change::Number),
+        1 => any::<u8>().prop_map(Change::Byte),
+        1 => Just(Change::End),
+    ]
+}
+
+/// Makes a change at a place of the text, given as its share.
+fn apply(text: &mut Vec<u8>, place: f64, change: &Change) {
+    if text.is_empty() {
+        return;
+    }
+    let at = (place * text.len() as f64) as usize;
+    match change {
+        Change::Byte(byte) => text[at] = *byte,
+        Change::End => text.truncate(at),
+        Change::Number(number) => {
+            let is_digit = |at: &usize| text[*at].is_ascii_digit();
+            let Some(start) = (at..text.len()).find(is_digit) else { return };
+            let end = (start..text.len()).find(|at| !is_digit(at)).unwrap_or(text.len());
+            text.splice(start..end, number.bytes());
+        }
+    }
+}
+
+fn changes() -> impl Strategy<Value = Vec<(f64, Change)>> {
+    proptest::collection::vec((0.0..1.0_f64, change()), 0..4)
+}
+
+fn damaged(target: &str, seed: usize, changes: &[(f64, Change)]) -> Vec<u8> {
+    let mut seeds = seeds(target);
+    let index = seed % seeds.len();
+    let mut text = seeds.swap_remove(index).1;
+    changes.iter().for_each(|(place, change)| apply(&mut text, *place, change));
+    text
+}
+
+proptest! {
+    #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
+
+    #[test]
+    fn a_damaged_usage_is_refused_or_used_without_harm(seed: usize, changes in changes()) {
+        let _ = report::exercise::usage(&damaged("usage_json", seed, &changes));
+    }
+
+    #[test]
+    fn a_damaged_plan_is_refused_or_fits_what_it_is_used_with(seed: usize, changes in changes()) {
+        let _ = plan::exercise::plan(&damaged("plan_json", seed, &changes));
+    }
+}
