@@ -10,7 +10,7 @@ fn the_table_of_tensor_types_is_that_of_the_linked_library() {
         // SAFETY: the id is below the count; ggml's functions read a static table.
         let (name, block_elements, block_bytes) =
             unsafe { (text(ffi::ggml_type_name(id)), ffi::ggml_blck_size(id), ffi::ggml_type_size(id)) };
-        match TensorType::from_id(id as u32) {
+        match TensorType::from_id(id) {
             Ok(ours) => {
                 assert_eq!(ours.name().to_lowercase(), name.to_lowercase(), "type {id}");
                 assert_eq!(ours.block_elements(), block_elements as u64, "elements a block of {name}");
@@ -20,5 +20,5 @@ fn the_table_of_tensor_types_is_that_of_the_linked_library() {
             Err(refused) => assert_eq!(block_bytes, 0, "type {id}, {name}: {refused}"),
         }
     }
-    assert!(TensorType::all().all(|ours| (ours.id() as u64) < ffi::GGML_TYPE_COUNT as u64));
+    assert!(TensorType::all().all(|ours| ours.id() < ffi::GGML_TYPE_COUNT));
 }
