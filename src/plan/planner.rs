@@ -63,7 +63,7 @@ impl<'a> Planner<'a> {
     /// The kept experts for `k`.
     ///
     /// # Errors
-    /// As [`choose`].
+    /// As [`fn@choose`].
     pub fn choose(&self, k: u32) -> Result<Choice, PlanError> {
         choose(self.experts, &self.scores, k, self.pins)
     }

@@ -1,7 +1,7 @@
 //! A GGUF file and a choice of experts → a pruned GGUF file.
 //!
 //! [`prune`] moves raw bytes: no value is dequantised and no tensor is held in memory whole. What it writes becomes
-//! visible whole or not at all. [`verify`] compares a pruned model with the one that it was cut from, byte by byte.
+//! visible whole or not at all. [`fn@verify`] compares a pruned model with the one that it was cut from, byte by byte.
 
 mod copy;
 mod error;
