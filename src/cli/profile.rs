@@ -85,7 +85,7 @@ pub fn profile(args: &ProfileArgs, quiet: bool) -> Result<(), Failure> {
     if !to_stdout {
         let mut outputs = Outputs::default();
         outputs.add_small(&args.output, args.force)?;
-        outputs.check_inputs(source.files().chain(text_files(&corpora)))?;
+        outputs.check_inputs(source.files().chain(args.texts.inputs(&corpora)))?;
     }
     let usage = run_profile(&source, &corpora, &args.texts, &args.llama, args.mtp, quiet)?;
     if to_stdout {
@@ -121,11 +121,6 @@ fn check_nextn(source: &Source, flag: MtpFlag, quiet: bool) -> Result<(), Failur
     }
 }
 
-/// The files that `corpora` were read from.
-pub fn text_files(corpora: &[CorpusText]) -> impl Iterator<Item = &Path> {
-    corpora.iter().flat_map(|corpus| corpus.texts.iter().map(|text| text.path.as_path()))
-}
-
 /// Loads the model and profiles it with `corpora`.
 pub fn run_profile(
     source: &Source,
@@ -139,7 +134,7 @@ pub fn run_profile(
     let backend = Backend::start().map_err(Failure::running)?;
     let (mut placement, devices) = flags.placement(backend, quiet)?;
     placement.nextn = mtp.runs_block() && source.experts.nextn_that_runs().is_some();
-    let model = flags.load(backend, source.model.path(), &placement, quiet)?;
+    let model = flags.load(backend, source.first_file(), &placement, quiet)?;
     if flags.ctx_size > model.n_ctx_train() {
         let (asked, trained) = (flags.ctx_size, model.n_ctx_train());
         remark(
@@ -223,6 +218,13 @@ impl TextFlags {
             by_role: self.by_role,
             answer: self.generate.is_some(),
         })
+    }
+
+    /// The files that were read for `corpora`, the template of chats among them.
+    pub fn inputs<'a>(&'a self, corpora: &'a [CorpusText]) -> impl Iterator<Item = &'a Path> {
+        let texts = corpora.iter().flat_map(|corpus| corpus.texts.iter().map(|text| text.path.as_path()));
+        // A template that was given as text leads to no file, and is no input then.
+        texts.chain(self.chat_template.as_deref().map(Path::new))
     }
 
     /// Whether a corpus can become several, whose names are known only in the end.

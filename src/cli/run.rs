@@ -7,11 +7,11 @@ use super::llama_flags::LlamaFlags;
 use super::mtp::MtpFlag;
 use super::output::remark;
 use super::outputs::{Outputs, write_small};
-use super::profile::{TextFlags, run_profile, text_files};
+use super::profile::{TextFlags, run_profile};
 use super::source::Source;
 use crate::plan::{self, Keep};
 use clap::Args;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// Arguments of `run`.
 #[derive(Args, Clone, Debug)]
@@ -41,6 +41,9 @@ pub fn run(args: &RunArgs, quiet: bool) -> Result<(), Failure> {
     args.mtp.refuse_plan("run makes its own from the profile")?;
     let source = Source::open_to_cut(&args.model, args.mtp, quiet)?;
     let usage_out = args.usage_out.clone().unwrap_or_else(|| args.cut.output.with_extension("usage.json"));
+    if usage_out == Path::new("-") {
+        return Err(Failure::arguments("--usage-out names a file; stdout has the table of the cut"));
+    }
     // All that can be refused is refused before the model is loaded.
     let chooser = args.choose.chooser();
     let k = chooser.check_early(&source, &args.keep)?;
@@ -48,7 +51,7 @@ pub fn run(args: &RunArgs, quiet: bool) -> Result<(), Failure> {
     args.cut.check(&source, k, &mut outputs)?;
     outputs.add_small(&usage_out, args.cut.force)?;
     let corpora = args.texts.read(&source, quiet)?;
-    outputs.check_inputs(source.files().chain(text_files(&corpora)))?;
+    outputs.check_inputs(source.files().chain(args.texts.inputs(&corpora)))?;
     if !args.texts.splits_corpora() {
         chooser.check_corpora(
             corpora.iter().map(|corpus| corpus.name.as_str()),

@@ -76,6 +76,12 @@ impl Source {
         self.model.shards().iter().map(|shard| shard.path.as_path())
     }
 
+    /// The file that llama.cpp is to load: of several shards, the first.
+    #[cfg(feature = "llama")]
+    pub fn first_file(&self) -> &Path {
+        self.files().next().unwrap_or(self.model.path())
+    }
+
     /// The file name without its folder.
     pub fn file_name(&self) -> String {
         let path = self.model.path();

@@ -114,7 +114,8 @@ fn no_input_is_ever_an_output() {
     let at = |name: &str| folder.path().join(name);
     fs::write(at("u2.json"), fs::read(at("u.json")).unwrap()).unwrap();
     fs::write(at("p.json"), r#"{"0":[0,1,2,3],"1":[0,1,2,3],"2":[0,1,2,3],"3":[0,1,2,3]}"#).unwrap();
-    fs::write(at("t.txt"), "text").unwrap();
+    fs::write(at("t.txt"), "{{ messages[0].content }}").unwrap();
+    fs::write(at("c.jsonl"), r#"[{"role":"user","content":"Hi"}]"#).unwrap();
     std::os::unix::fs::symlink(at("t.txt"), at("link.txt")).unwrap();
     let before = |name: &str| fs::read(at(name)).unwrap();
     let names = ["m.gguf", "u.json", "p.json", "t.txt"];
@@ -137,6 +138,8 @@ fn no_input_is_ever_an_output() {
         "run -m m.gguf -f t.txt --keep 16 -o o.gguf --usage-out m.gguf",
         "run -m m.gguf -f t.txt --keep 16 -o o.gguf --usage-out t.txt",
         "run -m m.gguf -f t.txt --keep 16 -o t.txt",
+        "profile -m m.gguf -f c.jsonl --chat-template t.txt -o t.txt",
+        "run -m m.gguf -f c.jsonl --chat-template t.txt --keep 16 -o o.gguf --usage-out t.txt",
     ] {
         refuse(line);
     }

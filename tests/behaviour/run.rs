@@ -38,6 +38,24 @@ fn one_command_leaves_a_usage_file_and_a_model_that_runs() {
 }
 
 #[test]
+fn any_shard_of_a_model_stands_for_the_whole() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("t.txt"), fs::read_to_string(repository("src/profile/tally.rs")).unwrap()).unwrap();
+    succeeds(&mut run(&demo(), &at("t.txt"), "24", &at("whole.gguf")));
+    let mut prune = moeslice();
+    prune.arg("prune").arg("-m").arg(demo()).arg("--usage").arg(at("whole.usage.json"));
+    succeeds(prune.args(["--keep", "24", "--shards", "500KiB", "-o"]).arg(at("part.gguf")));
+    let shards = fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.path());
+    let second = shards.into_iter().find(|path| path.to_string_lossy().contains("part-00002-of-")).unwrap();
+    succeeds(&mut run(&second, &at("t.txt"), "16", &at("again.gguf")));
+    let mut direct = moeslice();
+    direct.args(["profile", "-dev", "none", "-t", "1", "-c", "128", "-m"]).arg(at("whole.gguf"));
+    succeeds(direct.arg("-f").arg(at("t.txt")).arg("-o").arg(at("direct.json")));
+    assert_eq!(json(&at("again.usage.json"))["layers"], json(&at("direct.json"))["layers"]);
+}
+
+#[test]
 fn what_can_be_refused_is_refused_before_the_model_is_loaded() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);

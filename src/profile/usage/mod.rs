@@ -218,6 +218,14 @@ pub enum UsageError {
         /// Where and what.
         source: serde_json::Error,
     },
+    /// A GGUF file where a usage file is wanted.
+    #[error(
+        "{path}: a GGUF file, not a usage file; an imatrix serves `plan` and `prune --usage`, which have its model at hand"
+    )]
+    Gguf {
+        /// The file.
+        path: PathBuf,
+    },
     /// Another schema or version.
     #[error("{path}: schema is {found:?}, this moeslice reads {USAGE_SCHEMA:?}")]
     Schema {
@@ -272,6 +280,9 @@ impl Usage {
         }
         // Some editors put a byte order mark before the text.
         let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
+        if text.starts_with(b"GGUF") {
+            return Err(UsageError::Gguf { path: path.into() });
+        }
         let parse = |source| UsageError::Parse { path: path.into(), source };
         let head: Head = serde_json::from_slice(text).map_err(parse)?;
         if head.schema != USAGE_SCHEMA {
