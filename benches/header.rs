@@ -10,7 +10,8 @@ use std::path::Path;
 fn header() -> Vec<u8> {
     let mut metadata = Metadata::new();
     metadata.set("general.architecture", "qwen3moe");
-    metadata.set("tokenizer.ggml.tokens", (0..250_000).map(|id| format!("token{id}")).collect::<Vec<String>>());
+    metadata
+        .set("tokenizer.ggml.tokens", (0..250_000).map(|id| format!("token{id}")).collect::<Vec<String>>());
     metadata.set("tokenizer.ggml.token_type", vec![1_i32; 250_000]);
     let names = ["attn_norm", "attn_q", "attn_k", "attn_v", "attn_output", "ffn_norm", "ffn_gate_inp"];
     let tensors: Vec<TensorInfo> = (0..40)
@@ -26,7 +27,8 @@ fn bench(criterion: &mut Criterion) {
     let mut group = criterion.benchmark_group("header of 250,000 tokens");
     group.throughput(Throughput::Bytes(bytes.len() as u64)).sample_size(20);
     group.bench_function("parse", |bencher| {
-        bencher.iter(|| Header::parse(black_box(&bytes), Path::new("header.gguf")).expect("the header parses"));
+        bencher
+            .iter(|| Header::parse(black_box(&bytes), Path::new("header.gguf")).expect("the header parses"));
     });
     group.bench_function("copy of the same bytes", |bencher| bencher.iter(|| black_box(&bytes).clone()));
     group.finish();

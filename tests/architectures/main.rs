@@ -27,7 +27,8 @@ fn prove(architecture: &str) {
 #[test]
 #[ignore = "the child process of the other tests"]
 fn child() {
-    let task = isolated::task().expect("a task: this is not a test to run by hand");
+    // With --include-ignored it is started by hand, and has nothing to do.
+    let Some(task) = isolated::task() else { return };
     let (kind, name) = task.split_once(' ').expect("a kind and a name");
     match kind {
         "prove" => proof::all(&Subject::new(tiny(&Recipe::of(name)), Vec::new()), Tolerance::of(name)),

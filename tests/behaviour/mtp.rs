@@ -14,7 +14,8 @@ use std::path::Path;
 #[test]
 #[ignore = "the child process of the other tests"]
 fn child() {
-    let task = isolated::task().expect("a task: this is not a test to run by hand");
+    // With --include-ignored it is started by hand, and has nothing to do.
+    let Some(task) = isolated::task() else { return };
     let (architecture, path) = task.split_once(' ').expect("an architecture and a path");
     let mut recipe = Recipe::of(architecture);
     recipe.nextn();
