@@ -21,7 +21,7 @@ use std::time::Instant;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Output")]
 pub struct CutFlags {
-    /// The pruned model to write (-o)
+    /// The pruned model to write
     #[arg(short, long, value_name = "OUT.gguf")]
     pub output: PathBuf,
     /// Replace existing outputs

@@ -13,16 +13,16 @@ use std::sync::atomic::Ordering;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Running the model")]
 pub struct LlamaFlags {
-    /// Tokens of a window (-c)
+    /// Tokens of a window
     #[arg(short = 'c', long, value_name = "N", default_value_t = 512, env = "LLAMA_ARG_CTX_SIZE", value_parser = clap::value_parser!(u32).range(1..=1 << 22))]
     pub ctx_size: u32,
-    /// Tokens handed to llama.cpp at once (-b)
+    /// Tokens handed to llama.cpp at once
     #[arg(short = 'b', long, value_name = "N", default_value_t = 2048, env = "LLAMA_ARG_BATCH", value_parser = clap::value_parser!(u32).range(1..=1 << 22))]
     pub batch_size: u32,
     /// Tokens computed at once (-ub)
     #[arg(long, value_name = "N", default_value_t = 512, env = "LLAMA_ARG_UBATCH", value_parser = clap::value_parser!(u32).range(1..=1 << 22))]
     pub ubatch_size: u32,
-    /// Threads on the processor; default: its physical cores (-t)
+    /// Threads on the processor; default: its physical cores
     #[arg(short = 't', long, value_name = "N", env = "LLAMA_ARG_THREADS", value_parser = clap::value_parser!(u32).range(1..=512))]
     pub threads: Option<u32>,
     /// Layers to put on the GPU: a number, or "all" (-ngl)

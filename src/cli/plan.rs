@@ -19,12 +19,12 @@ pub struct PlanArgs {
     /// The usage file to choose from, or an imatrix of llama-imatrix
     #[arg(value_name = "U.json")]
     pub usage: PathBuf,
-    /// The model, a GGUF file; any shard of several (-m)
+    /// The model, a GGUF file; any shard of several
     #[arg(short, long, value_name = "MODEL", env = "LLAMA_ARG_MODEL")]
     pub model: PathBuf,
     #[arg(long, value_name = "K", help = KEEP_HELP, allow_hyphen_values = true)]
     pub keep: Option<Keep>,
-    /// The plan to write; default: stdout (-o)
+    /// The plan to write; default: stdout
     #[arg(short, long, value_name = "PLAN.json", requires = "keep")]
     pub output: Option<PathBuf>,
     /// Replace an existing output

@@ -20,7 +20,7 @@ use std::path::{Path, PathBuf};
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Texts")]
 pub struct TextFlags {
-    /// Text to profile with: a file or a folder; .jsonl files are chats; NAME=PATH names the corpus. Repeatable (-f)
+    /// Text to profile with: a file or a folder; .jsonl files are chats; NAME=PATH names the corpus. Repeatable
     #[arg(short = 'f', long = "file", value_name = "[NAME=]PATH", required = true, value_parser = OsStringValueParser::new().try_map(|text| TextSource::parse(&text)))]
     pub files: Vec<TextSource>,
     /// Use at most N windows of each corpus
@@ -58,10 +58,10 @@ pub enum ScoreData {
 /// Arguments of `profile`.
 #[derive(Args, Clone, Debug)]
 pub struct ProfileArgs {
-    /// The model, a GGUF file; any shard of several (-m)
+    /// The model, a GGUF file; any shard of several
     #[arg(short, long, value_name = "MODEL", env = "LLAMA_ARG_MODEL")]
     pub model: PathBuf,
-    /// The usage file to write; "-" for stdout (-o)
+    /// The usage file to write; "-" for stdout
     #[arg(short, long, value_name = "U.json")]
     pub output: PathBuf,
     /// Replace an existing output

@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Arguments of `prune`.
 #[derive(Args, Clone, Debug)]
 pub struct PruneArgs {
-    /// The model, a GGUF file; any shard of several (-m)
+    /// The model, a GGUF file; any shard of several
     #[arg(short, long, value_name = "MODEL", env = "LLAMA_ARG_MODEL")]
     pub model: PathBuf,
     /// The usage file to choose from, or an imatrix of llama-imatrix

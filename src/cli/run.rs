@@ -16,7 +16,7 @@ use std::path::{Path, PathBuf};
 /// Arguments of `run`.
 #[derive(Args, Clone, Debug)]
 pub struct RunArgs {
-    /// The model, a GGUF file; any shard of several (-m)
+    /// The model, a GGUF file; any shard of several
     #[arg(short, long, value_name = "MODEL", env = "LLAMA_ARG_MODEL")]
     pub model: PathBuf,
     #[arg(long, value_name = "K", help = KEEP_HELP, allow_hyphen_values = true)]

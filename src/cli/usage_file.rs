@@ -26,7 +26,7 @@ pub struct MergeArgs {
     /// The usage files to join, of one model
     #[arg(value_name = "U.json", required = true, num_args = 2..)]
     pub usages: Vec<PathBuf>,
-    /// The usage file to write; "-" for stdout (-o)
+    /// The usage file to write; "-" for stdout
     #[arg(short, long, value_name = "U.json")]
     pub output: PathBuf,
     /// Replace an existing output
