@@ -80,20 +80,6 @@ impl Model {
         Vocab { raw: unsafe { ffi::llama_model_get_vocab(self.raw.as_ptr()) }, _model: PhantomData }
     }
 
-    /// Whether tokens are run through an encoder graph (`llama_encode`) only, as in models without a decoder.
-    pub fn has_decoder(&self) -> bool {
-        // SAFETY: the model is alive.
-        unsafe { ffi::llama_model_has_decoder(self.raw.as_ptr()) }
-    }
-
-    /// Whether the model keeps a recurrent state, alone or beside attention.
-    pub fn is_recurrent(&self) -> bool {
-        // SAFETY: the model is alive.
-        unsafe {
-            ffi::llama_model_is_recurrent(self.raw.as_ptr()) || ffi::llama_model_is_hybrid(self.raw.as_ptr())
-        }
-    }
-
     /// Whether the model is a diffusion model, which attends to later tokens too.
     pub fn is_diffusion(&self) -> bool {
         // SAFETY: the model is alive.
