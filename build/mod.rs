@@ -23,7 +23,7 @@ fn include_folders(source: &source::Source) -> [PathBuf; 3] {
 }
 
 fn compile_shim(source: &source::Source) {
-    for file in ["shim.cpp", "shim.h", "wrapper.h"] {
+    for file in ["native/shim.cpp", "native/shim.h", "native/wrapper.h"] {
         println!("cargo:rerun-if-changed={file}");
     }
     cc::Build::new()
@@ -31,14 +31,14 @@ fn compile_shim(source: &source::Source) {
         .std("c++17")
         .opt_level(2)
         .includes(include_folders(source))
-        .file("shim.cpp")
+        .file("native/shim.cpp")
         .compile("moeslice_shim");
 }
 
 fn generate_bindings(source: &source::Source) -> Result<(), String> {
     let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("bindings.rs");
     let mut builder = bindgen::Builder::default()
-        .header("wrapper.h")
+        .header("native/wrapper.h")
         .allowlist_function("(llama|ggml|gguf|moeslice)_.*")
         .allowlist_type("(llama|ggml|gguf|moeslice)_.*")
         .allowlist_var("(LLAMA|GGML|GGUF)_.*")

@@ -14,8 +14,8 @@ pub struct Source {
 /// `LLAMA_CPP_DIR`, else the submodule when it is populated, else the tree in the pinned package.
 pub fn find() -> Result<Source, String> {
     println!("cargo:rerun-if-env-changed=LLAMA_CPP_DIR");
-    println!("cargo:rerun-if-changed=llama-source/Cargo.toml");
-    println!("cargo:rerun-if-changed=llama-source/Cargo.lock");
+    println!("cargo:rerun-if-changed=native/llama-source/Cargo.toml");
+    println!("cargo:rerun-if-changed=native/llama-source/Cargo.lock");
     if let Some(folder) = env::var_os("LLAMA_CPP_DIR").map(PathBuf::from) {
         if !is_tree(&folder) {
             return Err(format!(
@@ -50,11 +50,11 @@ fn watched(folder: PathBuf) -> Source {
 }
 
 /// The folder into which Cargo unpacked `llama-cpp-sys-4`, which it downloads and checks against
-/// `llama-source/Cargo.lock` when it is not there yet.
+/// `native/llama-source/Cargo.lock` when it is not there yet.
 fn pinned_package(root: &Path) -> Result<PathBuf, String> {
     const PACKAGE: &str = "llama-cpp-sys-4";
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let manifest = root.join("llama-source/Cargo.toml");
+    let manifest = root.join("native/llama-source/Cargo.toml");
     let metadata = |offline: bool| {
         let mut command = Command::new(&cargo);
         command.args(["metadata", "--format-version", "1", "--locked", "--manifest-path"]).arg(&manifest);

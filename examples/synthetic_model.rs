@@ -11,7 +11,7 @@ use std::path::Path;
 use anyhow::Context;
 use moeslice::gguf::{self, Layout, Metadata, Model, TensorInfo, TensorType};
 use moeslice::moe::{Experts, Identity};
-use moeslice::profile::{Corpus, ExpertSums, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage};
+use moeslice::usage::{Corpus, ExpertSums, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage};
 
 const N_EMBD: u64 = 1024;
 const N_FF: u64 = 256;
@@ -199,14 +199,14 @@ fn scattered_usage(path: &Path) -> anyhow::Result<Usage> {
     let mut random = Random(3);
     let layers = experts.layers.iter().map(|layer| {
         let n = u64::from(layer.n_expert);
-        let selections = TOKENS * u64::from(layer.n_used);
+        let selections = TOKENS * u64::from(layer.n_expert_used);
         let weights: Vec<u64> = (0..n).map(|_| 500 + random.next() % 1000).collect();
         let all: u64 = weights.iter().sum();
         let mut count: Vec<u64> = weights.iter().map(|weight| selections * weight / all).collect();
         // What rounding left over goes to the first.
         count[0] += selections - count.iter().sum::<u64>();
         let sums = ExpertSums { n_tokens: TOKENS, count, weight: None };
-        LayerUsage::join(layer.layer, layer.n_used, [("random".to_owned(), sums)].into())
+        LayerUsage::join(layer.layer, layer.n_expert_used, [("random".to_owned(), sums)].into())
     });
     let usage = Usage {
         schema: USAGE_SCHEMA.into(),

@@ -1,14 +1,15 @@
-//! moeslice: see which experts of a Mixture-of-Experts model a corpus wakes up, and cut the others out of its GGUF.
-//!
-//! The modules stand in the order in which data flows: a corpus is profiled ([`profile`]) into a usage file, experts
-//! are ranked ([`score`]), the kept ones are chosen ([`plan`]), the file is cut ([`mod@slice`]) and its cost told
-//! ([`evaluate`]). No module knows of those after it. [`gguf`] and [`moe`] read model files; `llama` runs them and is the only one that needs llama.cpp;
-//! [`sys`] writes files whole or not at all.
+//! moeslice: see which experts of a Mixture-of-Experts model a corpus activates, and cut the others out of its GGUF.
 
 #![deny(unsafe_op_in_unsafe_fn)]
 
+pub mod arch;
+#[cfg(feature = "cli")]
 pub mod cli;
+pub mod corpus;
 pub mod evaluate;
+#[doc(hidden)]
+#[cfg(any(test, feature = "fuzzing"))]
+pub mod fuzzing;
 pub mod gguf;
 mod json;
 #[cfg(feature = "llama")]
@@ -16,10 +17,12 @@ pub mod llama;
 pub mod moe;
 pub mod plan;
 pub mod profile;
+pub mod progress;
 pub mod report;
-#[cfg(test)]
-mod schemas;
 pub mod score;
 pub mod slice;
 pub mod sys;
-mod unique_map;
+pub mod units;
+pub mod usage;
+#[cfg(feature = "llama")]
+pub mod windows;

@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use moeslice::gguf::exercise;
+use moeslice::fuzzing;
 
 #[test]
 fn seeds_are_accepted_or_refused_as_their_names_say() {
@@ -13,7 +13,7 @@ fn seeds_are_accepted_or_refused_as_their_names_say() {
     for seed in fs::read_dir(folder).expect("the seeds") {
         let path = seed.expect("a seed").path();
         let name = path.file_name().and_then(|name| name.to_str()).expect("a name");
-        let result = exercise::header(&fs::read(&path).expect("read"));
+        let result = fuzzing::gguf::header(&fs::read(&path).expect("read"));
         assert_eq!(result.is_ok(), accepted.contains(&name), "{name}: {result:?}");
         seen += usize::from(result.is_ok());
     }

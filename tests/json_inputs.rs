@@ -3,7 +3,7 @@
 use std::fs;
 use std::path::Path;
 
-use moeslice::{plan, report};
+use moeslice::fuzzing;
 use proptest::prelude::*;
 
 /// The seeds of a fuzz target, by name.
@@ -24,7 +24,7 @@ fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
 fn usage_seeds_are_accepted_or_refused_as_their_names_say() {
     let refused = ["another_version", "edited", "truncated", "unknown_field"];
     for (name, bytes) in seeds("usage_json") {
-        let result = report::exercise::usage(&bytes);
+        let result = fuzzing::report::usage(&bytes);
         assert_eq!(result.is_err(), refused.contains(&name.as_str()), "{name}: {result:?}");
     }
 }
@@ -34,7 +34,7 @@ fn plan_seeds_are_accepted_or_refused_as_their_names_say() {
     let refused = ["another_version", "key_twice"];
     let fit_nothing = ["another_model", "edited", "twice", "uneven_groups"];
     for (name, bytes) in seeds("plan_json") {
-        let result = plan::exercise::plan(&bytes);
+        let result = fuzzing::plan::plan(&bytes);
         assert_eq!(result.is_err(), refused.contains(&name.as_str()), "{name}: {result:?}");
         if let Ok((_, fits)) = result {
             assert_ne!(fits, fit_nothing.contains(&name.as_str()), "{name}");
@@ -115,11 +115,11 @@ proptest! {
 
     #[test]
     fn a_damaged_usage_is_refused_or_used_without_harm(seed: usize, changes in changes()) {
-        let _ = report::exercise::usage(&damaged("usage_json", seed, &changes));
+        let _ = fuzzing::report::usage(&damaged("usage_json", seed, &changes));
     }
 
     #[test]
     fn a_damaged_plan_is_refused_or_fits_what_it_is_used_with(seed: usize, changes in changes()) {
-        let _ = plan::exercise::plan(&damaged("plan_json", seed, &changes));
+        let _ = fuzzing::plan::plan(&damaged("plan_json", seed, &changes));
     }
 }

@@ -7,5 +7,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = moeslice::gguf::exercise::header(bytes);
+    let _ = moeslice::fuzzing::gguf::header(bytes);
 });

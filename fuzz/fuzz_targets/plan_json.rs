@@ -7,5 +7,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    let _ = moeslice::plan::exercise::plan(bytes);
+    let _ = moeslice::fuzzing::plan::plan(bytes);
 });

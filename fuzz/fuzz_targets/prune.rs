@@ -7,5 +7,5 @@
 use libfuzzer_sys::fuzz_target;
 
 fuzz_target!(|bytes: &[u8]| {
-    moeslice::slice::exercise::cut(bytes).expect("the temporary folder takes files");
+    moeslice::fuzzing::prune::cut(bytes).expect("the temporary folder takes files");
 });

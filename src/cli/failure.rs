@@ -1,6 +1,9 @@
 //! How a command fails: the message, and the exit code that goes with it.
 
-use super::output::say;
+use super::console::{PrintError, say};
+use crate::moe::KeptError;
+use crate::plan::{PlanFault, PlanFileError};
+use crate::progress::Interrupted;
 use std::fmt::Display;
 
 /// A failed command. Exit codes: 1 failed while running, 2 wrong arguments, 3 the input is not usable, 130 interrupted.
@@ -53,7 +56,45 @@ impl Failure {
             Failure::ClosedPipe => return 0,
         };
         // Sources are part of the messages of our own errors, so only the outermost is shown.
-        say(&format!("error: {error}"));
+        match hint(error) {
+            Some(hint) => say(&format!("error: {error}; {hint}")),
+            None => say(&format!("error: {error}")),
+        }
         code
+    }
+}
+
+/// Which flag helps: the library knows the fault, the command line knows its flags.
+fn hint(error: &anyhow::Error) -> Option<&'static str> {
+    if let Some(PlanFileError::Fault { fault: PlanFault::Kept(KeptError::MissingMtp { .. }), .. }) =
+        error.downcast_ref()
+    {
+        return Some("--mtp drop does the latter");
+    }
+    None
+}
+
+impl From<PrintError> for Failure {
+    fn from(error: PrintError) -> Self {
+        match error {
+            PrintError::Closed => Failure::ClosedPipe,
+            PrintError::Failed(error) => Failure::running(anyhow::anyhow!("cannot write to stdout: {error}")),
+        }
+    }
+}
+
+impl From<Interrupted> for Failure {
+    fn from(_: Interrupted) -> Self {
+        Failure::Interrupted
+    }
+}
+
+#[cfg(feature = "llama")]
+impl From<crate::llama::LlamaError> for Failure {
+    fn from(error: crate::llama::LlamaError) -> Self {
+        match error {
+            crate::llama::LlamaError::Interrupted => Failure::Interrupted,
+            error => Failure::running(error),
+        }
     }
 }

@@ -1,35 +1,20 @@
 //! The command line: arguments, what each command does, and how it ends.
 
-mod choose_flags;
-mod cut;
-#[cfg(feature = "llama")]
-mod devices;
+mod commands;
+mod console;
 mod failure;
-mod inspect;
-#[cfg(feature = "llama")]
-mod llama_flags;
-mod mtp;
-mod output;
-mod outputs;
-mod plan;
-#[cfg(feature = "llama")]
-mod profile;
-mod prune;
-#[cfg(feature = "llama")]
-mod run;
-mod source;
-mod usage_file;
-mod verify;
+mod flags;
+mod output_files;
 
 use clap::{Parser, Subcommand};
+#[cfg(feature = "llama")]
+use commands::{devices, profile, run};
+use commands::{inspect, merge, plan, prune, report, verify};
+use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
-use std::sync::atomic::AtomicBool;
 
-/// Set by Ctrl-C.
-static INTERRUPT: AtomicBool = AtomicBool::new(false);
-
-/// See which experts of a Mixture-of-Experts model your work wakes up, and cut the others out of its GGUF file.
+/// See which experts of a Mixture-of-Experts model your work activates, and cut the others out of its GGUF file.
 #[derive(Parser, Debug)]
 #[command(name = "moeslice", version, about, max_term_width = 100)]
 #[command(
@@ -51,14 +36,14 @@ enum Command {
     /// Profile, choose, cut and verify, in one go
     #[cfg(feature = "llama")]
     Run(Box<run::RunArgs>),
-    /// Count which experts the texts wake, and write the usage file
+    /// Count which experts the texts activate, and write the usage file
     #[cfg(feature = "llama")]
     Profile(Box<profile::ProfileArgs>),
     /// Show how the routing of a usage file is spread, and what K would cover
-    Report(usage_file::ReportArgs),
+    Report(report::ReportArgs),
     /// Join usage files of one model
-    Merge(usage_file::MergeArgs),
-    /// Show what each K would weigh and cover, and write the plan for one
+    Merge(merge::MergeArgs),
+    /// Show what each K would take and cover, and write the plan for one
     Plan(plan::PlanArgs),
     /// Cut experts out of a model, by a usage file or a plan
     Prune(Box<prune::PruneArgs>),
@@ -80,7 +65,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let cli = match Cli::try_parse_from(long_flags(arguments)) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
-            output::say(&one_line(&error.render().to_string()));
+            console::say(&one_line(&error.render().to_string()));
             return 2;
         }
         Err(help) => {
@@ -98,16 +83,17 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 }
 
 fn dispatch(cli: &Cli) -> Result<(), Failure> {
+    let console = Console { quiet: cli.quiet };
     match &cli.command {
         #[cfg(feature = "llama")]
-        Command::Run(args) => run::run(args, cli.quiet),
+        Command::Run(args) => run::run(args, console),
         #[cfg(feature = "llama")]
-        Command::Profile(args) => profile::profile(args, cli.quiet),
-        Command::Report(args) => usage_file::report(args),
-        Command::Merge(args) => usage_file::merge(args, cli.quiet),
-        Command::Plan(args) => plan::plan(args, cli.quiet),
-        Command::Prune(args) => prune::prune(args, cli.quiet),
-        Command::Verify(args) => verify::verify(args, cli.quiet),
+        Command::Profile(args) => profile::profile(args, console),
+        Command::Report(args) => report::report(args),
+        Command::Merge(args) => merge::merge(args, console),
+        Command::Plan(args) => plan::plan(args, console),
+        Command::Prune(args) => prune::prune(args, console),
+        Command::Verify(args) => verify::verify(args, console),
         Command::Inspect(args) => inspect::inspect(args),
         #[cfg(feature = "llama")]
         Command::Devices { json } => devices::devices(*json),

@@ -1,7 +1,8 @@
 //! A model that runs as if some of its experts had been cut out.
 
+use crate::arch::{GatingFunction, Mask};
 use crate::llama::{Node, ObserveError, Observer, Site};
-use crate::moe::{Experts, Gate, Kept, KeptError, LayerKind, Mask, check_kept};
+use crate::moe::{Experts, KeptError, KeptExperts, LayerKind};
 use crate::slice::Remap;
 use std::collections::BTreeMap;
 use thiserror::Error;
@@ -9,7 +10,7 @@ use thiserror::Error;
 /// Writes -inf into the router nodes of the experts that do not stay, so that the whole model computes what the cut
 /// one would.
 ///
-/// Which nodes that takes is part of the table of architectures ([`crate::moe::Mask`]). Layers that look their
+/// Which nodes that takes is part of the table of architectures ([`crate::arch::Mask`]). Layers that look their
 /// experts up by token have no scores to overwrite: there the ids themselves are replaced as in a cut table.
 pub struct ExpertMask {
     sites: Vec<Site>,
@@ -23,7 +24,7 @@ struct MaskedLayer {
     /// For each expert, whether it stays.
     stays: Vec<bool>,
     /// Experts that a token goes to.
-    n_used: usize,
+    n_expert_used: usize,
     /// For layers with a table: its rewriting, and the kept ids that new ids stand for.
     table: Option<(Remap, Vec<u32>)>,
     reached: bool,
@@ -61,9 +62,9 @@ impl ExpertMask {
     ///
     /// # Errors
     /// When the model cannot be cut so, or a mask would not stand for the cut.
-    pub fn new(experts: &Experts, kept: &Kept) -> Result<Self, MaskError> {
-        check_kept(experts, kept)?;
-        let (mut sites, proven) = match experts.family.map(|family| family.mask) {
+    pub fn new(experts: &Experts, kept: &KeptExperts) -> Result<Self, MaskError> {
+        kept.check(experts)?;
+        let (mut sites, proven) = match experts.arch.map(|arch| arch.mask) {
             Some(Mask::Impossible(why)) => {
                 return Err(MaskError::Impossible { architecture: experts.architecture.clone(), why });
             }
@@ -74,16 +75,17 @@ impl ExpertMask {
             None => (GENERAL.to_vec(), false),
         };
         // Such a gate selects by the logits, to which the graph gives another name once it has them.
-        if experts.gate == Some(Gate::SoftmaxOfSelected) {
+        if experts.gate == Some(GatingFunction::SoftmaxOfSelected) {
             sites.push(Site::Probs);
         }
-        let cut = experts.layers.iter().filter(|layer| layer.kind != LayerKind::NextN).filter_map(|layer| {
-            let ids = kept.get(&layer.layer).filter(|ids| ids.len() < layer.n_expert as usize)?;
+        let cut = experts.layers.iter().filter(|layer| layer.kind != LayerKind::Mtp).filter_map(|layer| {
+            let ids = kept.layer(layer.layer).filter(|ids| ids.len() < layer.n_expert as usize)?;
             let mut stays = vec![false; layer.n_expert as usize];
             ids.iter().for_each(|&id| stays[id as usize] = true);
-            let table =
-                matches!(layer.kind, LayerKind::Hash).then(|| (Remap::new(ids, layer.n_expert), ids.clone()));
-            let masked = MaskedLayer { stays, n_used: layer.n_used as usize, table, reached: false };
+            let table = matches!(layer.kind, LayerKind::Hash)
+                .then(|| (Remap::new(ids, layer.n_expert), ids.to_vec()));
+            let masked =
+                MaskedLayer { stays, n_expert_used: layer.n_expert_used as usize, table, reached: false };
             Some((layer.layer, masked))
         });
         Ok(Self { sites, layers: cut.collect(), proven, values: Vec::new(), ids: Vec::new() })
@@ -136,8 +138,8 @@ impl Observer for ExpertMask {
             }
             return node.write_floats(&self.values);
         };
-        if width != masked.n_used {
-            return Err(wrong_width(masked.n_used));
+        if width != masked.n_expert_used {
+            return Err(wrong_width(masked.n_expert_used));
         }
         node.read_ids(width, &mut self.ids)?;
         for (token, row) in self.ids.chunks_exact_mut(width).enumerate() {

@@ -5,12 +5,12 @@ use std::path::Path;
 
 use super::cursor::Cursor;
 use super::error::GgufError;
+use super::foreign_format::{FOREIGN_FORMAT_BYTES, not_gguf};
 use super::limits::{
     ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC, MAX_ALIGNMENT, MAX_DIMS, MAX_KEY_BYTES, MAX_NAME_BYTES,
 };
 use super::malformation::Malformation;
 use super::metadata::Metadata;
-use super::sniff::{SNIFFED_BYTES, not_gguf};
 use super::source::ReadAt;
 use super::tensor::{TensorError, TensorInfo};
 use super::types::TensorType;
@@ -134,7 +134,7 @@ fn exceeds(count: u64, least: u64, remaining: u64) -> bool {
 }
 
 fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, GgufError> {
-    let start = cursor.peek(SNIFFED_BYTES)?;
+    let start = cursor.peek(FOREIGN_FORMAT_BYTES)?;
     if !start.starts_with(MAGIC) {
         let fault = not_gguf(start);
         return Err(cursor.fault(fault));

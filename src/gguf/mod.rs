@@ -9,6 +9,7 @@
 
 mod cursor;
 mod error;
+mod foreign_format;
 mod header;
 mod limits;
 mod malformation;
@@ -16,16 +17,12 @@ mod metadata;
 mod model;
 mod owned_value;
 mod shard_name;
-mod sniff;
 mod source;
 mod split;
 mod tensor;
 mod types;
 mod value;
 mod writer;
-
-#[doc(hidden)]
-pub mod exercise;
 
 pub use error::{GgufError, ShardFault};
 pub use header::Header;

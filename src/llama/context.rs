@@ -6,6 +6,7 @@ use super::model::Model;
 use super::observer::{Observer, Watch, on_node};
 use super::vocab::Token;
 use super::{ERROR_BYTES, ffi, log, message};
+use crate::progress::Interrupt;
 use std::cell::UnsafeCell;
 use std::ffi::c_void;
 use std::marker::PhantomData;
@@ -20,7 +21,7 @@ pub fn max_sequences() -> u32 {
 
 /// What a pass leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Outputs {
+pub enum PassOutputs {
     /// Logits of every token.
     Logits,
     /// Nothing: the graph ends before the LM head, and no buffer for logits is allocated, while every token still runs
@@ -43,14 +44,14 @@ pub enum FlashAttention {
 
 /// Which part of a model a context runs.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
-pub enum Part {
+pub enum ModelPart {
     /// All layers but those of multi-token prediction.
     #[default]
     Trunk,
     /// The same, and the state of every token is kept, from which a block of multi-token prediction goes on.
     TrunkWithStates,
-    /// The first block of multi-token prediction (NextN).
-    NextN,
+    /// The first block of multi-token prediction (MTP).
+    Mtp,
 }
 
 /// The sizes and settings of a context.
@@ -67,16 +68,16 @@ pub struct ContextOptions {
     /// Threads on the processor.
     pub threads: u32,
     /// What a pass leaves behind.
-    pub outputs: Outputs,
+    pub outputs: PassOutputs,
     /// Which part of the model runs.
-    pub part: Part,
+    pub part: ModelPart,
     /// Fused attention.
     pub flash_attention: FlashAttention,
     /// Whether keys and values are kept as F32 instead of F16. In F16, a difference in the last bit of an activation
     /// can become one of a thousandth: two models can be compared more closely without.
     pub exact_cache: bool,
-    /// When this becomes true, the batch that is running on the processor ends early.
-    pub interrupt: Option<&'static AtomicBool>,
+    /// When it comes, the batch that is running on the processor ends early.
+    pub interrupt: Interrupt,
 }
 
 /// A context of a model.
@@ -87,7 +88,7 @@ pub struct Context<'m> {
     n_batch: usize,
     n_vocab: usize,
     n_embd: usize,
-    interrupt: Option<&'static AtomicBool>,
+    interrupt: Interrupt,
     _model: PhantomData<&'m Model>,
 }
 
@@ -113,20 +114,20 @@ impl<'m> Context<'m> {
             FlashAttention::On => ffi::LLAMA_FLASH_ATTN_TYPE_ENABLED,
             FlashAttention::Off => ffi::LLAMA_FLASH_ATTN_TYPE_DISABLED,
         };
-        if options.part == Part::NextN {
+        if options.part == ModelPart::Mtp {
             params.ctx_type = ffi::LLAMA_CONTEXT_TYPE_MTP;
         }
         if options.exact_cache {
             params.type_k = ffi::GGML_TYPE_F32;
             params.type_v = ffi::GGML_TYPE_F32;
         }
-        if options.outputs == Outputs::None {
+        if options.outputs == PassOutputs::None {
             params.embeddings = true;
             params.pooling_type = ffi::LLAMA_POOLING_TYPE_LAST;
         }
         params.cb_eval = Some(on_node);
         params.cb_eval_user_data = watch.get().cast();
-        if let Some(flag) = options.interrupt {
+        if let Some(flag) = options.interrupt.flag() {
             params.abort_callback = Some(on_abort_asked);
             params.abort_callback_data = (flag as *const AtomicBool).cast_mut().cast();
         }
@@ -137,7 +138,7 @@ impl<'m> Context<'m> {
             unsafe { ffi::moeslice_context_new(model.raw.as_ptr(), params, error.as_mut_ptr(), error.len()) };
         let raw = NonNull::new(raw)
             .ok_or_else(|| LlamaError::Context { n_ctx, tail: log::tail(&message(&error)) })?;
-        if options.part == Part::TrunkWithStates {
+        if options.part == ModelPart::TrunkWithStates {
             // SAFETY: the context is alive.
             unsafe { ffi::moeslice_keep_states(raw.as_ptr()) };
         }
@@ -187,7 +188,7 @@ impl<'m> Context<'m> {
         })
     }
 
-    /// Computes the block of a context of [`Part::NextN`] for `tokens`, each from the state of the token before it:
+    /// Computes the block of a context of [`ModelPart::Mtp`] for `tokens`, each from the state of the token before it:
     /// `states` `[n_embd, tokens]`, as [`Context::state`] gives them. The first token has position `first`.
     ///
     /// # Errors
@@ -221,7 +222,7 @@ impl<'m> Context<'m> {
         })
     }
 
-    /// The state `[n_embd]` of the token at `index` of the last batch, in a context of [`Part::TrunkWithStates`].
+    /// The state `[n_embd]` of the token at `index` of the last batch, in a context of [`ModelPart::TrunkWithStates`].
     pub fn state(&self, index: usize) -> Option<&[f32]> {
         // SAFETY: the context is alive; an index without a state gives NULL.
         let row = unsafe { ffi::moeslice_state(self.raw.as_ptr(), i32::try_from(index).ok()?) };
@@ -256,9 +257,7 @@ impl<'m> Context<'m> {
             (Some(error), _) => Err(error.into()),
             (None, 0) => Ok(()),
             (None, ffi::MOESLICE_THREW) => Err(LlamaError::Threw { n_tokens, message: message(&error) }),
-            (None, 2) if self.interrupt.is_some_and(|flag| flag.load(Ordering::Relaxed)) => {
-                Err(LlamaError::Interrupted)
-            }
+            (None, 2) if self.interrupt.is_set() => Err(LlamaError::Interrupted),
             (None, status) => Err(LlamaError::Decode { n_tokens, status, tail: log::tail("") }),
         }
     }
@@ -273,7 +272,7 @@ impl<'m> Context<'m> {
 }
 
 impl Context<'_> {
-    /// Embedding `[n_embd]` of a sequence of the last batch, after a pass with [`Outputs::None`]: that of its last
+    /// Embedding `[n_embd]` of a sequence of the last batch, after a pass with [`PassOutputs::None`]: that of its last
     /// token.
     pub fn embedding(&self, sequence: u32) -> Option<&[f32]> {
         // SAFETY: the context is alive; a sequence that was not in the batch gives NULL.

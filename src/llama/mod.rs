@@ -33,7 +33,7 @@ mod vocab;
 
 pub use backend::{Backend, Device, DeviceKind};
 pub use batch::Batch;
-pub use context::{Context, ContextOptions, FlashAttention, Outputs, Part, max_sequences};
+pub use context::{Context, ContextOptions, FlashAttention, ModelPart, PassOutputs, max_sequences};
 pub use error::{LlamaError, LogTail, ObserveError};
 pub use log::set_verbose;
 pub use model::{Model, Placement};

@@ -4,6 +4,7 @@ use super::backend::{Backend, Device};
 use super::error::LlamaError;
 use super::vocab::Vocab;
 use super::{ERROR_BYTES, ffi, log, message};
+use crate::progress::{Interrupt, Progress};
 use std::ffi::{CString, c_void};
 use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
@@ -22,8 +23,8 @@ pub struct Placement {
     pub overrides: Vec<(String, Device)>,
     /// Whether the weights are mapped from the file rather than read.
     pub mmap: Option<bool>,
-    /// Whether blocks of multi-token prediction (NextN) are loaded.
-    pub nextn: bool,
+    /// Whether blocks of multi-token prediction (MTP) are loaded.
+    pub mtp: bool,
 }
 
 /// A model that llama.cpp has loaded.
@@ -35,21 +36,22 @@ pub struct Model {
 unsafe impl Send for Model {}
 
 impl Model {
-    /// Loads the model in `path` (the first shard of several brings the others). `progress` is told the share that is
-    /// loaded, between 0 and 1, and ends the loading by returning false.
+    /// Loads the model in `path` (the first shard of several brings the others). `progress` is told how many hundredths
+    /// are loaded.
     ///
     /// # Errors
-    /// When llama.cpp refuses the file; the reason is the one that it logged.
+    /// When llama.cpp refuses the file, for the reason that it logged, or `interrupt` comes.
     pub fn load(
         _backend: &'static Backend,
         path: &Path,
         placement: &Placement,
-        progress: &mut dyn FnMut(f32) -> bool,
+        progress: &mut dyn Progress,
+        interrupt: Interrupt,
     ) -> Result<Model, LlamaError> {
         let c_path = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| LlamaError::Nul { what: format!("the path {}", path.display()) })?;
         let mut paths = [c_path.as_ptr()];
-        let mut tracked = Progress { call: progress, cancelled: false };
+        let mut tracked = Tracked { progress, interrupt, cancelled: false };
         let raw = with_params(placement, |params| {
             params.progress_callback = Some(on_progress);
             params.progress_callback_user_data = (&raw mut tracked).cast();
@@ -138,7 +140,7 @@ pub(super) fn with_params<R>(
         params.devices = devices.as_mut_ptr();
     }
     params.n_gpu_layers = placement.gpu_layers;
-    params.load_mtp = placement.nextn;
+    params.load_mtp = placement.mtp;
     match placement.mmap {
         Some(true) => params.load_mode = ffi::LLAMA_LOAD_MODE_MMAP,
         Some(false) => params.load_mode = ffi::LLAMA_LOAD_MODE_NONE,
@@ -171,15 +173,20 @@ pub(super) fn with_params<R>(
     Ok(call(&mut params))
 }
 
-struct Progress<'a> {
-    call: &'a mut dyn FnMut(f32) -> bool,
+struct Tracked<'a, 'p> {
+    progress: &'a mut (dyn Progress + 'p),
+    interrupt: Interrupt,
     cancelled: bool,
 }
 
 unsafe extern "C" fn on_progress(share: f32, user_data: *mut c_void) -> bool {
-    // SAFETY: `load` hands over a `Progress` that outlives the loading, and llama.cpp calls from one thread at a time.
-    let progress = unsafe { &mut *user_data.cast::<Progress<'_>>() };
-    let go_on = catch_unwind(AssertUnwindSafe(|| (progress.call)(share))).unwrap_or(false);
-    progress.cancelled |= !go_on;
+    // SAFETY: `load` hands over a `Tracked` that outlives the loading, and llama.cpp calls from one thread at a time.
+    let tracked = unsafe { &mut *user_data.cast::<Tracked<'_, '_>>() };
+    let go_on = catch_unwind(AssertUnwindSafe(|| {
+        tracked.progress.update((share * 100.0) as u64, 100);
+        !tracked.interrupt.is_set()
+    }))
+    .unwrap_or(false);
+    tracked.cancelled |= !go_on;
     go_on
 }

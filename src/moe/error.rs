@@ -93,7 +93,7 @@ pub enum MoeError {
         key: String,
         /// Its entries.
         len: u64,
-        /// Layers, NextN blocks included.
+        /// Layers, MTP blocks included.
         n_layer: u32,
     },
     /// A layer selects no expert, or more than it has.
@@ -207,7 +207,7 @@ pub enum MoeError {
         "{}: the multi-token-prediction (MTP) block {layer} cannot be left out: {why}",
         file.display()
     )]
-    NextnStays {
+    MtpStays {
         /// The model.
         file: PathBuf,
         /// The first of the blocks.

@@ -2,9 +2,10 @@
 
 use std::collections::BTreeMap;
 
-use super::layout::{Keys, Layout};
+use super::hyperparameters::{Hyperparameters, Keys};
 use super::names::{self, Axis, Role};
-use super::{Family, Gate, IdMap, MoeError, family};
+use super::{IdMap, MoeError};
+use crate::arch::{Architecture, GatingFunction, architecture};
 use crate::gguf::{Model, Tensor, TensorType};
 
 /// Groups of experts between which a token's choice is limited.
@@ -23,8 +24,8 @@ pub enum LayerKind {
     Trunk,
     /// Looked up by the token in a table.
     Hash,
-    /// Part of a multi-token-prediction block, which does not run in an ordinary context.
-    NextN,
+    /// LayerTensor of a multi-token-prediction block, which does not run in an ordinary context.
+    Mtp,
 }
 
 /// A tensor with an expert axis.
@@ -46,7 +47,7 @@ pub struct ExpertLayer {
     /// Experts that it holds.
     pub n_expert: u32,
     /// Experts that llama.cpp's graph selects for a token.
-    pub n_used: u32,
+    pub n_expert_used: u32,
     /// When they run.
     pub kind: LayerKind,
     /// Its tensors with an expert axis, in the order of the file.
@@ -75,7 +76,7 @@ pub struct Experts {
     /// `general.architecture`.
     pub architecture: String,
     /// Its row in the table; without one the general rules hold alone.
-    pub family: Option<&'static Family>,
+    pub arch: Option<&'static Architecture>,
     /// `{arch}.block_count`: all blocks, those of multi-token prediction included.
     pub n_layer: u32,
     /// `{arch}.expert_count`: the experts of a layer, and of the largest layer where they differ.
@@ -87,13 +88,13 @@ pub struct Experts {
     /// Expert groups.
     pub groups: Option<Groups>,
     /// Multi-token-prediction blocks, the last of the blocks.
-    pub n_nextn: u32,
+    pub n_mtp: u32,
     /// Whether llama.cpp has a graph for the first of them.
-    pub nextn_runs: bool,
-    /// Such blocks that the file has behind these and that a cut leaves out: see [`Experts::without_nextn`].
-    pub nextn_dropped: u32,
+    pub mtp_runs: bool,
+    /// Such blocks that the file has behind these and that a cut leaves out: see [`Experts::without_mtp`].
+    pub mtp_dropped: u32,
     /// The gate that routes, by the architecture and by `{arch}.expert_gating_func`; `None` when neither tells.
-    pub gate: Option<Gate>,
+    pub gate: Option<GatingFunction>,
     /// Whether a layer has shared experts, which run for every token and are not cut.
     pub shared: bool,
     /// Whether a layer has experts that serve a fixed run of others; such a model is not cut.
@@ -106,12 +107,12 @@ impl Experts {
     /// Reads the experts of a model, and refuses what would be cut wrongly.
     pub fn read(model: &Model) -> Result<Self, MoeError> {
         let keys = Keys::of(model)?;
-        let sorted = Sorted::of(model);
-        if let Some(tensor) = sorted.per_expert {
+        let classified = ClassifiedTensors::of(model);
+        if let Some(tensor) = classified.per_expert {
             return Err(MoeError::PerExpertTensors { file: keys.file(), tensor: name_of(tensor) });
         }
         let n_expert = keys.count("expert_count")?;
-        match sorted.layers.values().next().and_then(|parts| parts.first()) {
+        match classified.layers.values().next().and_then(|parts| parts.first()) {
             // One expert is what some converters write for a dense model.
             None if n_expert <= 1 => {
                 return Err(MoeError::NotMoe { file: keys.file(), architecture: keys.architecture });
@@ -129,29 +130,31 @@ impl Experts {
             }
             Some(_) => {}
         }
-        let family = family(&keys.architecture);
-        let layout = Layout::read(&keys, family, n_expert)?;
-        let reader = Reader { keys: &keys, family, layout: &layout };
-        let layers = reader.layers(&sorted)?;
-        reader.check_unknown(&sorted, &layers, IdMap::is_in(model))?;
+        let arch = architecture(&keys.architecture);
+        let hyperparameters = Hyperparameters::read(&keys, arch, n_expert)?;
+        let reader = LayerReader { keys: &keys, arch, hyperparameters: &hyperparameters };
+        let layers = reader.layers(&classified)?;
+        reader.check_unknown(&classified, &layers, IdMap::is_in(model))?;
         let gate_key = model.arch_value("expert_gating_func").and_then(|value| value.as_u64());
         Ok(Self {
-            family,
-            n_layer: layout.n_layer,
+            arch,
+            n_layer: hyperparameters.n_layer,
             n_expert,
-            n_expert_used: layout.used.largest(),
-            used_per_layer: layout.used.per_layer().map(<[u32]>::to_vec),
-            groups: layout.groups,
-            n_nextn: layout.n_nextn,
-            nextn_runs: layout.n_nextn > 0
-                && family.is_some_and(|family| family.nextn.runs(model, layout.n_layer - layout.n_nextn)),
-            nextn_dropped: 0,
-            gate: match family {
-                Some(family) => family.selection.gate(gate_key),
-                None => gate_key.and_then(Gate::from_key),
+            n_expert_used: hyperparameters.used.largest(),
+            used_per_layer: hyperparameters.used.per_layer().map(<[u32]>::to_vec),
+            groups: hyperparameters.groups,
+            n_mtp: hyperparameters.n_mtp,
+            mtp_runs: hyperparameters.n_mtp > 0
+                && arch.is_some_and(|arch| {
+                    arch.mtp.runs(model, hyperparameters.n_layer - hyperparameters.n_mtp)
+                }),
+            mtp_dropped: 0,
+            gate: match arch {
+                Some(arch) => arch.selection.gate(gate_key),
+                None => gate_key.and_then(GatingFunction::from_key),
             },
-            shared: sorted.shared,
-            chunks: sorted.chunks,
+            shared: classified.shared,
+            chunks: classified.chunks,
             layers,
             architecture: keys.architecture,
         })
@@ -162,10 +165,10 @@ impl Experts {
         self.layers.binary_search_by_key(&il, |layer| layer.layer).ok().map(|at| &self.layers[at])
     }
 
-    /// The NextN layer with experts whose routing can be watched: llama.cpp runs the block, and there is one alone.
-    pub fn nextn_that_runs(&self) -> Option<u32> {
-        let layer = self.layers.iter().find(|layer| layer.kind == LayerKind::NextN);
-        layer.filter(|_| self.nextn_runs && self.n_nextn == 1).map(|layer| layer.layer)
+    /// The MTP layer with experts whose routing can be watched: llama.cpp runs the block, and there is one alone.
+    pub fn mtp_that_runs(&self) -> Option<u32> {
+        let layer = self.layers.iter().find(|layer| layer.kind == LayerKind::Mtp);
+        layer.filter(|_| self.mtp_runs && self.n_mtp == 1).map(|layer| layer.layer)
     }
 
     /// Bytes of all experts, router rows included.
@@ -176,7 +179,7 @@ impl Experts {
 
 /// A tensor that belongs to the experts of a layer.
 #[derive(Clone, Copy)]
-struct Part<'a> {
+struct LayerTensor<'a> {
     index: usize,
     axis: Axis,
     tensor: &'a Tensor,
@@ -184,76 +187,82 @@ struct Part<'a> {
 
 /// The tensors of a model by what the experts are to them.
 #[derive(Default)]
-struct Sorted<'a> {
+struct ClassifiedTensors<'a> {
     /// By layer, tensors with an expert axis and hash tables.
-    layers: BTreeMap<u32, Vec<Part<'a>>>,
+    layers: BTreeMap<u32, Vec<LayerTensor<'a>>>,
     unknown: Vec<&'a Tensor>,
     per_expert: Option<&'a Tensor>,
     chunks: bool,
     shared: bool,
 }
 
-impl<'a> Sorted<'a> {
+impl<'a> ClassifiedTensors<'a> {
     fn of(model: &'a Model) -> Self {
-        let mut sorted = Self::default();
+        let mut classified = Self::default();
         for (index, tensor) in model.tensors().iter().enumerate() {
             let name = tensor.info.name.as_str();
             let axis = names::classify(name);
             match (axis, names::split_block(name)) {
                 (Axis::Expert(_) | Axis::HashTable, Some((layer, _))) => {
-                    sorted.layers.entry(layer).or_default().push(Part { index, axis, tensor });
+                    classified.layers.entry(layer).or_default().push(LayerTensor { index, axis, tensor });
                 }
-                (Axis::PerExpert, _) => sorted.per_expert = sorted.per_expert.or(Some(tensor)),
-                (Axis::Chunk, _) => sorted.chunks = true,
-                (Axis::Unknown, _) => sorted.unknown.push(tensor),
-                (_, Some((_, "ffn_up_shexp.weight"))) => sorted.shared = true,
+                (Axis::PerExpert, _) => classified.per_expert = classified.per_expert.or(Some(tensor)),
+                (Axis::Chunk, _) => classified.chunks = true,
+                (Axis::Unknown, _) => classified.unknown.push(tensor),
+                (_, Some((_, "ffn_up_shexp.weight"))) => classified.shared = true,
                 _ => {}
             }
         }
-        sorted
+        classified
     }
 }
 
 /// Puts the layers together.
-struct Reader<'a> {
+struct LayerReader<'a> {
     keys: &'a Keys<'a>,
-    family: Option<&'static Family>,
-    layout: &'a Layout,
+    arch: Option<&'static Architecture>,
+    hyperparameters: &'a Hyperparameters,
 }
 
-impl Reader<'_> {
-    fn layers(&self, sorted: &Sorted<'_>) -> Result<Vec<ExpertLayer>, MoeError> {
-        if let Some((&layer, parts)) = sorted.layers.range(self.layout.n_layer..).next() {
+impl LayerReader<'_> {
+    fn layers(&self, classified: &ClassifiedTensors<'_>) -> Result<Vec<ExpertLayer>, MoeError> {
+        if let Some((&layer, parts)) = classified.layers.range(self.hyperparameters.n_layer..).next() {
             return Err(MoeError::LayerRange {
                 file: self.keys.file(),
                 tensor: name_of(parts[0].tensor),
                 layer,
                 key: self.keys.name("block_count"),
-                n_layer: self.layout.n_layer,
+                n_layer: self.hyperparameters.n_layer,
             });
         }
-        sorted.layers.iter().map(|(&layer, parts)| self.layer(layer, parts)).collect()
+        classified.layers.iter().map(|(&layer, parts)| self.layer(layer, parts)).collect()
     }
 
-    fn layer(&self, layer: u32, parts: &[Part<'_>]) -> Result<ExpertLayer, MoeError> {
-        let layout = self.layout;
-        let kind = if layer >= layout.n_layer - layout.n_nextn {
-            LayerKind::NextN
-        } else if layer < layout.n_hash {
+    fn layer(&self, layer: u32, parts: &[LayerTensor<'_>]) -> Result<ExpertLayer, MoeError> {
+        let hyperparameters = self.hyperparameters;
+        let kind = if layer >= hyperparameters.n_layer - hyperparameters.n_mtp {
+            LayerKind::Mtp
+        } else if layer < hyperparameters.n_hash {
             LayerKind::Hash
         } else {
             LayerKind::Trunk
         };
         self.check_parts(layer, kind, parts)?;
         let (n_expert, source_of_count) = self.n_expert(kind, parts)?;
-        let own_entry = kind != LayerKind::NextN && self.family.is_some_and(|family| family.per_layer_used);
-        let n_used = layout.used.in_layer(layer, own_entry);
-        if n_used == 0 || n_used > n_expert {
+        let own_entry = kind != LayerKind::Mtp && self.arch.is_some_and(|arch| arch.per_layer_used);
+        let n_expert_used = hyperparameters.used.in_layer(layer, own_entry);
+        if n_expert_used == 0 || n_expert_used > n_expert {
             let key = self.keys.name("expert_used_count");
-            return Err(MoeError::UsedCount { file: self.keys.file(), layer, key, used: n_used, n_expert });
+            return Err(MoeError::UsedCount {
+                file: self.keys.file(),
+                layer,
+                key,
+                used: n_expert_used,
+                n_expert,
+            });
         }
-        if !own_entry && kind != LayerKind::NextN && self.family.is_some() {
-            self.check_same_used(layer, n_used)?;
+        if !own_entry && kind != LayerKind::Mtp && self.arch.is_some() {
+            self.check_same_used(layer, n_expert_used)?;
         }
         let mut tensors = Vec::with_capacity(parts.len());
         let mut hash_table = None;
@@ -264,29 +273,29 @@ impl Reader<'_> {
                     tensors.push(ExpertTensor { index: part.index, role, slab_bytes });
                 }
                 _ => {
-                    self.check_hash_table(part.tensor, n_used)?;
+                    self.check_hash_table(part.tensor, n_expert_used)?;
                     hash_table = Some(part.index);
                 }
             }
         }
         let bytes_per_expert = tensors.iter().map(|tensor| tensor.slab_bytes).sum();
-        Ok(ExpertLayer { layer, n_expert, n_used, kind, tensors, hash_table, bytes_per_expert })
+        Ok(ExpertLayer { layer, n_expert, n_expert_used, kind, tensors, hash_table, bytes_per_expert })
     }
 
     /// Where all layers select as many experts as the first, llama.cpp adds up as many as a layer's own entry says,
     /// and aborts when those are more.
-    fn check_same_used(&self, layer: u32, n_used: u32) -> Result<(), MoeError> {
-        let stated = self.layout.used.in_layer(layer, true);
-        if stated <= n_used {
+    fn check_same_used(&self, layer: u32, n_expert_used: u32) -> Result<(), MoeError> {
+        let stated = self.hyperparameters.used.in_layer(layer, true);
+        if stated <= n_expert_used {
             return Ok(());
         }
         let key = self.keys.name("expert_used_count");
-        let rule = format!("its entry for layer {layer} must not be above the first, {n_used}");
+        let rule = format!("its entry for layer {layer} must not be above the first, {n_expert_used}");
         Err(MoeError::KeyValue { file: self.keys.file(), key, value: stated.into(), rule })
     }
 
     /// A layer needs its router, its up and its down weights, each once; a hash layer also its table.
-    fn check_parts(&self, layer: u32, kind: LayerKind, parts: &[Part<'_>]) -> Result<(), MoeError> {
+    fn check_parts(&self, layer: u32, kind: LayerKind, parts: &[LayerTensor<'_>]) -> Result<(), MoeError> {
         for (at, part) in parts.iter().enumerate() {
             if let Some(first) = parts[..at].iter().find(|other| other.axis == part.axis) {
                 let (first, second) = (name_of(first.tensor), name_of(part.tensor));
@@ -312,23 +321,24 @@ impl Reader<'_> {
     }
 
     /// The number of experts of a layer, and what tells it.
-    fn n_expert(&self, kind: LayerKind, parts: &[Part<'_>]) -> Result<(u32, String), MoeError> {
+    fn n_expert(&self, kind: LayerKind, parts: &[LayerTensor<'_>]) -> Result<(u32, String), MoeError> {
         let key = self.keys.name("expert_count");
-        let own_count =
-            kind != LayerKind::NextN && self.family.is_some_and(|family| family.per_layer_experts);
+        let own_count = kind != LayerKind::Mtp && self.arch.is_some_and(|arch| arch.per_layer_experts);
         let router = parts.iter().find(|part| part.axis == Axis::Expert(Role::RouterWeight));
         let Some(router) = router.filter(|_| own_count) else {
-            return Ok((self.layout.n_expert, key));
+            return Ok((self.hyperparameters.n_expert, key));
         };
         let found = router.tensor.info.dims.get(Role::RouterWeight.axis()).copied().unwrap_or(1);
         match u32::try_from(found) {
-            Ok(n_expert) if n_expert <= self.layout.n_expert => Ok((n_expert, name_of(router.tensor))),
+            Ok(n_expert) if n_expert <= self.hyperparameters.n_expert => {
+                Ok((n_expert, name_of(router.tensor)))
+            }
             _ => Err(MoeError::ExpertMismatch {
                 file: self.keys.file(),
                 tensor: name_of(router.tensor),
                 found,
                 source_of_count: format!("{key}, the largest number of a layer,"),
-                expected: self.layout.n_expert,
+                expected: self.hyperparameters.n_expert,
             }),
         }
     }
@@ -358,26 +368,31 @@ impl Reader<'_> {
         Ok(info.bytes() / u64::from(n_expert))
     }
 
-    fn check_hash_table(&self, tensor: &Tensor, n_used: u32) -> Result<(), MoeError> {
+    fn check_hash_table(&self, tensor: &Tensor, n_expert_used: u32) -> Result<(), MoeError> {
         let info = &tensor.info;
-        if info.ty == TensorType::I32 && info.dims.len() == 2 && info.dims[0] == u64::from(n_used) {
+        if info.ty == TensorType::I32 && info.dims.len() == 2 && info.dims[0] == u64::from(n_expert_used) {
             return Ok(());
         }
         Err(MoeError::HashTable {
             file: self.keys.file(),
             tensor: name_of(tensor),
             found: format!("shape {:?} of type {}", info.dims, info.ty),
-            wanted: format!("{n_used} expert ids of type I32 a token"),
+            wanted: format!("{n_expert_used} expert ids of type I32 a token"),
         })
     }
 
     /// A tensor of unknown name is no concern of ours unless it may have one entry an expert. That was told when the
     /// model was cut for the first time: from then on it may be as long as there are experts by chance.
-    fn check_unknown(&self, sorted: &Sorted<'_>, layers: &[ExpertLayer], cut: bool) -> Result<(), MoeError> {
-        for tensor in &sorted.unknown {
+    fn check_unknown(
+        &self,
+        classified: &ClassifiedTensors<'_>,
+        layers: &[ExpertLayer],
+        cut: bool,
+    ) -> Result<(), MoeError> {
+        for tensor in &classified.unknown {
             let (name, dims) = (&tensor.info.name, &tensor.info.dims);
             let outermost = dims.iter().rev().copied().find(|&dim| dim != 1).unwrap_or(1);
-            let counts_experts = outermost == u64::from(self.layout.n_expert)
+            let counts_experts = outermost == u64::from(self.hyperparameters.n_expert)
                 || layers.iter().any(|layer| outermost == u64::from(layer.n_expert));
             let counts_experts = counts_experts && !cut;
             let why = if names::looks_like_expert(name) {

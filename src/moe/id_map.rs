@@ -5,8 +5,8 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::Experts;
-use super::layout::MAX_EXPERTS;
+use super::hyperparameters::MAX_EXPERTS;
+use super::{Experts, KeptExperts};
 use crate::gguf::{Metadata, Model, Value, ValueType};
 
 /// Key of the number of experts that the model had before it was cut for the first time.
@@ -116,14 +116,14 @@ impl IdMap {
             _ => return Err(IdMapError::Count { file: file.into(), n_expert: experts.n_expert }),
         };
         // Blocks that are to be left out may have had experts.
-        let dropped = experts.n_layer..experts.n_layer.saturating_add(experts.nextn_dropped);
+        let dropped = experts.n_layer..experts.n_layer.saturating_add(experts.mtp_dropped);
         let known = |key: &str| {
             experts.layers.iter().map(|layer| layer.layer).chain(dropped.clone()).any(|il| key == ids_key(il))
         };
         if let Some(key) = keys.into_iter().find(|key| !known(key)) {
             return Err(IdMapError::Stray { file: file.into(), key: key.into() });
         }
-        let own_count = experts.family.is_some_and(|family| family.per_layer_experts);
+        let own_count = experts.arch.is_some_and(|arch| arch.per_layer_experts);
         let mut layers = BTreeMap::new();
         for layer in &experts.layers {
             let n_expert = layer.n_expert;
@@ -179,9 +179,9 @@ impl IdMap {
 
     /// The map of the file in which only these experts stay, in this order, given by their ids in the present file.
     /// Layers that are not given are not in the new map.
-    pub fn compose(&self, kept: &BTreeMap<u32, Vec<u32>>) -> Result<Self, IdMapError> {
+    pub fn compose(&self, kept: &KeptExperts) -> Result<Self, IdMapError> {
         let mut layers = BTreeMap::new();
-        for (&layer, ids) in kept {
+        for (layer, ids) in kept.iter() {
             let originals = self.layers.get(&layer).ok_or(IdMapError::Layer { layer })?;
             // No layer has more than the 1024 experts that llama.cpp has room for.
             check_ids(layer, ids, originals.len() as u32)?;

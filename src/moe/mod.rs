@@ -1,33 +1,33 @@
-//! What an expert is: the architectures, the tensors that hold experts, and what one model file holds.
+//! What an expert is: the tensors that hold experts, the counts that a model can keep, and the shape of a cut.
 //!
-//! Everything that differs between architectures is data: [`families`] has one row an architecture of llama.cpp
-//! v0.8.0 that routes tokens to experts, and [`classify`] knows every tensor name that llama.cpp gives to a block.
-//! [`Experts::read`] applies both to one file and refuses what it does not understand, because a tensor that is
-//! copied whole beside experts that were cut destroys a model without a word.
+//! Everything that differs between architectures is data: [`crate::arch`] has one row for each, and [`classify`] knows
+//! every tensor name that llama.cpp gives to a block. [`Experts::read`] applies both to one file and refuses what it
+//! does not understand, because a tensor that is copied whole beside experts that were cut destroys a model without a
+//! word. [`MoeModel`] joins a file, its experts and its identity.
 
+mod count;
 mod error;
 mod experts;
-mod family;
+mod hyperparameters;
 mod id_map;
 mod identity;
-mod keep;
-mod layout;
+mod kept;
+mod model;
+mod mtp;
 mod names;
-mod nextn;
 mod pruned;
 
+pub use count::{CountError, CountLimit};
 pub use error::MoeError;
 pub use experts::{ExpertLayer, ExpertTensor, Experts, Groups, LayerKind};
-pub use family::{
-    Family, Gate, Mask, NextN, Presence, ProfilePass, Renormalise, RoutingNode, Selection, families, family,
-};
 pub use id_map::{IdMap, IdMapError};
 pub use identity::Identity;
-pub use keep::{KeepError, KeepLimit};
+pub use kept::{KeptError, KeptExperts};
+pub use model::MoeModel;
 pub use names::{Axis, Role, classify};
-pub use pruned::{
-    FileShape, Kept, KeptError, Provenance, PrunedError, PrunedShape, ShardPolicy, any_experts, check_kept,
-};
+pub use pruned::{FileShape, Provenance, PrunedError, PrunedShape, ShardPolicy};
 
+#[cfg(any(test, feature = "fuzzing"))]
+pub(crate) mod test_experts;
 #[cfg(test)]
-mod fixture;
+mod test_model;

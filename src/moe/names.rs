@@ -60,7 +60,7 @@ impl Role {
 pub enum Axis {
     /// The outermost dimension counts the experts: cut it.
     Expert(Role),
-    /// `ffn_gate_tid2eid.weight` `[n_used, n_vocab]`: the values are expert ids. Replace them, cut nothing.
+    /// `ffn_gate_tid2eid.weight` `[n_expert_used, n_vocab]`: the values are expert ids. Replace them, cut nothing.
     HashTable,
     /// `ffn_*_chexps.weight` `[.., .., n_expert / experts_per_group]`: experts that serve a fixed run of others.
     Chunk,

@@ -1,7 +1,7 @@
 //! The kept experts of each layer, for a given number.
 
-use super::{Keep, KeepLists, Pins, PlanError};
-use crate::moe::{ExpertLayer, Experts, LayerKind};
+use super::{KeepTarget, Pins, PlanError};
+use crate::moe::{ExpertLayer, Experts, KeptExperts, LayerKind};
 use crate::score::LayerScores;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -10,7 +10,7 @@ use std::collections::BTreeMap;
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct Choice {
     /// The kept ids of every layer with experts, ascending.
-    pub keep: KeepLists,
+    pub keep: KeptExperts,
     /// Where the cut fell between equals.
     pub ties: Ties,
 }
@@ -41,14 +41,14 @@ pub fn choose(
     k: u32,
     always_keep: &Pins,
 ) -> Result<Choice, PlanError> {
-    experts.check_keep(k)?;
+    experts.check_count(k)?;
     always_keep.check(experts)?;
     always_keep.check_room(experts, k)?;
     check_counted(experts, k, |layer| scores.contains_key(&layer.layer))?;
     if let Some(&layer) = scores.keys().find(|&&layer| experts.layer(layer).is_none()) {
         return Err(PlanError::ForeignLayer { layer });
     }
-    let mut choice = Choice { keep: KeepLists::new(), ties: Ties::default() };
+    let mut choice = Choice { keep: KeptExperts::default(), ties: Ties::default() };
     for layer in &experts.layers {
         let ids = match scores.get(&layer.layer) {
             Some(scores) if scores.value.len() != layer.n_expert as usize => {
@@ -56,7 +56,12 @@ pub fn choose(
                 return Err(PlanError::ExpertCount { layer: layer.layer, counted, n_expert: layer.n_expert });
             }
             Some(scores) if layer.kept(k) < layer.n_expert => {
-                let cut = LayerCut { layer, scores, groups: groups(experts), pins: always_keep };
+                let cut = LayerCut {
+                    layer,
+                    scores,
+                    groups: experts.effective_groups().map_or(1, |groups| groups.count),
+                    pins: always_keep,
+                };
                 cut.choose(k, &mut choice.ties)
             }
             _ => (0..layer.n_expert).collect(),
@@ -76,8 +81,8 @@ pub fn check_counted(
     counted: impl Fn(&ExpertLayer) -> bool,
 ) -> Result<(), PlanError> {
     match experts.layers.iter().find(|layer| layer.kept(k) < layer.n_expert && !counted(layer)) {
-        Some(&ExpertLayer { layer, kind: LayerKind::NextN, .. }) => {
-            Err(PlanError::NextN { layer, runs: experts.nextn_that_runs() == Some(layer) })
+        Some(&ExpertLayer { layer, kind: LayerKind::Mtp, .. }) => {
+            Err(PlanError::Mtp { layer, runs: experts.mtp_that_runs() == Some(layer) })
         }
         Some(ExpertLayer { layer, .. }) => Err(PlanError::NeverReached { layer: *layer }),
         None => Ok(()),
@@ -88,10 +93,10 @@ pub fn check_counted(
 /// the pins, and a layer that will not be `counted`. Gives that number.
 ///
 /// # Errors
-/// As [`Keep::count`], [`Pins::check`] and [`check_counted`].
+/// As [`KeepTarget::count`], [`Pins::check`] and [`check_counted`].
 pub fn check_early(
     experts: &Experts,
-    keep: &Keep,
+    keep: &KeepTarget,
     pins: &Pins,
     counted: impl Fn(&ExpertLayer) -> bool,
 ) -> Result<Option<u32>, PlanError> {
@@ -103,12 +108,6 @@ pub fn check_early(
     // A number that is not known yet may cut every layer.
     check_counted(experts, k.unwrap_or(experts.n_expert.saturating_sub(1)), counted)?;
     Ok(k)
-}
-
-/// How many groups of experts limit a token's choice, when more than one and when the architecture heeds them.
-pub(super) fn groups(experts: &Experts) -> u32 {
-    let heeded = experts.family.is_none_or(|family| family.groups);
-    experts.groups.filter(|_| heeded).map_or(1, |groups| groups.count.max(1))
 }
 
 /// The cut of one layer.

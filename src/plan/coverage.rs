@@ -1,7 +1,7 @@
 //! The share of the routing that a set of experts covers.
 
-use super::KeepLists;
-use crate::profile::{ExpertSums, LayerUsage, Usage};
+use crate::moe::KeptExperts;
+use crate::usage::{ExpertSums, LayerUsage, Usage};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -39,7 +39,7 @@ impl Coverages {
 }
 
 /// The coverage of `keep` in `usage`; `None` when no layer routed a token. A layer that `keep` does not name is whole.
-pub fn coverage(usage: &Usage, keep: &KeepLists) -> Option<Coverages> {
+pub fn coverage(usage: &Usage, keep: &KeptExperts) -> Option<Coverages> {
     let all = over_layers(usage, keep, &|layer| Some(&layer.total))?;
     let corpora = usage.corpora.iter().filter_map(|corpus| {
         let coverage = over_layers(usage, keep, &|layer| layer.corpora.get(&corpus.name))?;
@@ -51,13 +51,13 @@ pub fn coverage(usage: &Usage, keep: &KeepLists) -> Option<Coverages> {
 /// Coverage over the layers of those sums that `pick` takes from each; layers without tokens have nothing to cover.
 pub fn over_layers<'a>(
     usage: &'a Usage,
-    keep: &KeepLists,
+    keep: &KeptExperts,
     pick: &dyn Fn(&'a LayerUsage) -> Option<&'a ExpertSums>,
 ) -> Option<Coverage> {
     let mut shares = Vec::with_capacity(usage.layers.len());
     for layer in &usage.layers {
         let Some(sums) = pick(layer) else { continue };
-        let kept = keep.get(&layer.layer).map(Vec::as_slice);
+        let kept = keep.layer(layer.layer);
         if let Some(share) = share(sums, kept) {
             shares.push((layer.layer, share));
         }
@@ -72,7 +72,7 @@ pub fn over_layers<'a>(
     Some(Coverage { mean, worst, worst_layer })
 }
 
-/// Kept selections over all selections, one correctly rounded division; `None` without selections.
+/// KeptExperts selections over all selections, one correctly rounded division; `None` without selections.
 fn share(sums: &ExpertSums, kept: Option<&[u32]>) -> Option<f64> {
     let all: u64 = sums.count.iter().sum();
     let kept = match kept {

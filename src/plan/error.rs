@@ -1,4 +1,4 @@
-use crate::moe::KeepError;
+use crate::moe::{CountError, KeptError};
 use crate::score::ScoreError;
 use std::error::Error as StdError;
 use std::path::PathBuf;
@@ -9,7 +9,7 @@ use thiserror::Error;
 pub enum PlanError {
     /// The model cannot keep that number of experts.
     #[error(transparent)]
-    Keep(#[from] KeepError),
+    Keep(#[from] CountError),
     /// The experts cannot be ranked.
     #[error(transparent)]
     Score(#[from] ScoreError),
@@ -27,7 +27,7 @@ pub enum PlanError {
          plan (prune --plan)",
         if *runs { ", of which the usage has no counts: profile it with --mtp profile" } else { " that llama.cpp cannot run, so there are no counts of it" }
     )]
-    NextN {
+    Mtp {
         /// The layer.
         layer: u32,
         /// Whether llama.cpp can run it.
@@ -168,105 +168,17 @@ pub enum PlanFileError {
 
 /// What in a plan does not fit the model.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PlanFault {
-    /// A layer has experts and the plan does not name it.
-    #[error("layer {layer} is missing: it has {n_expert} experts; name those to keep")]
-    MissingLayer {
-        /// The layer.
-        layer: u32,
-        /// Its experts.
-        n_expert: u32,
-    },
-    /// A block of multi-token prediction has experts and the plan does not name it.
-    #[error(
-        "layer {layer}, a multi-token-prediction (MTP) block, is missing: name the ones of its {n_expert} experts to \
-         keep, or leave the block out with --mtp drop"
-    )]
-    MissingNextN {
-        /// The layer.
-        layer: u32,
-        /// Its experts.
-        n_expert: u32,
-    },
-    /// The plan names a layer without experts.
-    #[error("layer {layer} has no experts in this model; its layers with experts are {layers}")]
-    ExtraLayer {
-        /// The layer.
-        layer: u32,
-        /// The layers that have experts.
-        layers: String,
-    },
-    /// An expert that the layer does not have.
-    #[error("layer {layer}: there is no expert {id}; the layer has {n_expert}, 0 to {}", n_expert - 1)]
-    Id {
-        /// The layer.
-        layer: u32,
-        /// The id.
-        id: u32,
-        /// Experts of the layer, at least one.
-        n_expert: u32,
-    },
-    /// An expert named twice.
-    #[error("layer {layer}: expert {id} is listed twice")]
-    Twice {
-        /// The layer.
-        layer: u32,
-        /// The id.
-        id: u32,
-    },
-    /// Layers keep different numbers.
-    #[error(
-        "layer {layer} keeps {kept} experts, it must keep {wanted} like layer {other}: llama.cpp has one count for all"
-    )]
-    Uneven {
-        /// The layer.
-        layer: u32,
-        /// Experts that it keeps.
-        kept: usize,
-        /// Experts that it would have to keep.
-        wanted: usize,
-        /// The layer that it is held against.
-        other: u32,
-    },
-    /// A layer with fewer experts than the others keep is cut.
-    #[error(
-        "layer {layer} keeps {kept} of its {n_expert} experts, it must keep all of them: layer {other} keeps {k}"
-    )]
-    SmallLayer {
-        /// The layer.
-        layer: u32,
-        /// Experts that it keeps.
-        kept: usize,
-        /// Experts that it has.
-        n_expert: u32,
-        /// Experts that the largest layers keep.
-        k: u32,
-        /// One of those.
-        other: u32,
-    },
-    /// Groups of a layer keep different numbers.
-    #[error("layer {layer}: group {group} keeps {kept} experts, each group must keep {wanted}")]
-    UnevenGroups {
-        /// The layer.
-        layer: u32,
-        /// The group.
-        group: u32,
-        /// Experts of it that are kept.
-        kept: usize,
-        /// Experts that each group must keep.
-        wanted: usize,
-    },
+    /// The model cannot be cut to these experts.
+    #[error(transparent)]
+    Kept(#[from] KeptError),
     /// The stated number is not that of the lists.
-    #[error("k is {stated}, but layer {layer} keeps {kept} experts: the plan was edited or damaged")]
+    #[error("k is {stated}, but its layers keep {kept} experts: the plan was edited or damaged")]
     Count {
         /// `k` of the plan.
         stated: u32,
-        /// A layer.
-        layer: u32,
-        /// Experts that it keeps.
+        /// Experts that its layers keep.
         kept: u32,
     },
-    /// The model cannot keep that number.
-    #[error(transparent)]
-    Keep(#[from] KeepError),
 }

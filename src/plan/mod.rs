@@ -1,37 +1,29 @@
 //! Which experts stay: from a usage, a score and a target to the kept ids of each layer.
 //!
-//! [`Planner`] ranks a usage and resolves a [`Keep`] to a number of experts; [`Plan`] is the file that says what is
+//! [`Planner`] ranks a usage and resolves a [`KeepTarget`] to a number of experts; [`Plan`] is the file that says what is
 //! kept and why, schema `moeslice.plan/1`. A plan that comes from a file is checked with [`Plan::check`] before use.
 
 mod check;
 mod choose;
 mod coverage;
 mod error;
-#[doc(hidden)]
-pub mod exercise;
-mod keep;
 mod pins;
 mod planner;
+mod target;
 
-pub use check::check_lists;
 pub use choose::{Choice, Ties, check_counted, check_early, choose};
 pub use coverage::{Coverage, Coverages, coverage, over_layers};
 pub use error::{PlanError, PlanFault, PlanFileError};
-pub use keep::{Keep, KeepSyntaxError};
 pub use pins::{PinSyntaxError, Pins};
 pub use planner::{Planner, SizeOf, largest_fitting};
+pub use target::{KeepTarget, KeepTargetError};
 
-use crate::moe::{Experts, Identity};
-use serde::de::Error as _;
-use serde::{Deserialize, Deserializer, Serialize};
-use std::collections::BTreeMap;
+use crate::moe::{Experts, Identity, KeptExperts};
+use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// The value of `schema` in a plan of this version.
 pub const PLAN_SCHEMA: &str = "moeslice.plan/1";
-
-/// The kept expert ids of each layer, ascending; the keys are layers.
-pub type KeepLists = BTreeMap<u32, Vec<u32>>;
 
 /// A whole plan. Of a bare map of layers, only `k` and `keep` are known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -65,8 +57,7 @@ pub struct Plan {
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub corpora: Vec<PlanCorpus>,
     /// The kept ids of each layer with experts, by layer.
-    #[serde(deserialize_with = "keep_lists")]
-    pub keep: KeepLists,
+    pub keep: KeptExperts,
 }
 
 /// The model that a plan was made for.
@@ -112,7 +103,7 @@ impl Plan {
     /// # Errors
     /// When it cannot be read or is neither of the two.
     pub fn read(path: &Path) -> Result<Plan, PlanFileError> {
-        let text = crate::sys::read_small(path)
+        let text = crate::sys::read_bounded(path)
             .map_err(|source| PlanFileError::Read { path: path.into(), source })?;
         Self::parse(&text, path)
     }
@@ -131,7 +122,7 @@ impl Plan {
         /// A bare map.
         #[derive(Deserialize)]
         #[serde(transparent)]
-        struct Bare(#[serde(deserialize_with = "keep_lists")] KeepLists);
+        struct Bare(KeptExperts);
 
         // Some editors put a byte order mark before the text.
         let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
@@ -145,8 +136,8 @@ impl Plan {
     }
 
     /// A plan that says nothing but which experts stay; the lists must be ascending.
-    pub fn bare(keep: KeepLists) -> Plan {
-        let longest = keep.values().map(Vec::len).max().unwrap_or(0);
+    pub fn bare(keep: KeptExperts) -> Plan {
+        let longest = keep.iter().map(|(_, ids)| ids.len()).max().unwrap_or(0);
         Plan {
             schema: PLAN_SCHEMA.into(),
             source: None,
@@ -161,33 +152,16 @@ impl Plan {
         }
     }
 
-    /// Takes out what the plan says of blocks that are left out of `experts` by [`Experts::without_nextn`].
+    /// Takes out what the plan says of blocks that are left out of `experts` by [`Experts::without_mtp`].
     pub fn leave_out(&mut self, experts: &Experts) {
-        let dropped = experts.n_layer..experts.n_layer.saturating_add(experts.nextn_dropped);
-        self.keep.retain(|layer, _| !dropped.contains(layer));
+        let dropped = experts.n_layer..experts.n_layer.saturating_add(experts.mtp_dropped);
+        self.keep.retain(|layer| !dropped.contains(&layer));
     }
 
     /// The file's text.
     pub fn to_json(&self) -> String {
         crate::json::to_text(self)
     }
-}
-
-/// Reads the kept ids of each layer and sorts them. An id that is no id is an error that names its layer.
-fn keep_lists<'de, D: Deserializer<'de>>(deserializer: D) -> Result<KeepLists, D::Error> {
-    let lists: BTreeMap<u32, Vec<serde_json::Value>> = crate::unique_map::deserialize(deserializer)?;
-    lists
-        .into_iter()
-        .map(|(layer, values)| {
-            let id = |value: serde_json::Value| {
-                let id = value.as_u64().and_then(|id| u32::try_from(id).ok());
-                id.ok_or_else(|| D::Error::custom(format!("layer {layer}: {value} is not an expert id")))
-            };
-            let mut ids: Vec<u32> = values.into_iter().map(id).collect::<Result<_, _>>()?;
-            ids.sort_unstable();
-            Ok((layer, ids))
-        })
-        .collect()
 }
 
 #[cfg(test)]

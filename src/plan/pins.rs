@@ -1,7 +1,6 @@
 //! Experts that are kept whatever their score.
 
 use super::PlanError;
-use super::choose::groups;
 use crate::moe::Experts;
 use std::collections::{BTreeMap, BTreeSet};
 use std::fmt;
@@ -81,7 +80,7 @@ impl Pins {
     /// # Errors
     /// Names the first layer, or group of a layer, with more pins than places.
     pub fn check_room(&self, experts: &Experts, k: u32) -> Result<(), PlanError> {
-        let groups = groups(experts);
+        let groups = experts.effective_groups().map_or(1, |groups| groups.count);
         for (&il, ids) in &self.0 {
             let Some(layer) = experts.layer(il).filter(|layer| layer.kept(k) < layer.n_expert) else {
                 continue;

@@ -1,12 +1,12 @@
 //! From a usage and a model to the number of experts, and to the plan.
 
 use super::{
-    Choice, Coverage, Coverages, Keep, KeepLists, PLAN_SCHEMA, Pins, Plan, PlanCorpus, PlanError, PlanSource,
+    Choice, Coverage, Coverages, KeepTarget, PLAN_SCHEMA, Pins, Plan, PlanCorpus, PlanError, PlanSource,
     choose, coverage,
 };
-use crate::moe::Experts;
-use crate::profile::Usage;
+use crate::moe::{Experts, KeptExperts};
 use crate::score::{self, Blend, LayerScores, Score};
+use crate::usage::Usage;
 use std::collections::BTreeMap;
 use std::error::Error as StdError;
 
@@ -24,7 +24,7 @@ pub struct Planner<'a> {
 }
 
 impl<'a> Planner<'a> {
-    /// Ranks the experts. That the usage is that of the model ([`Usage::kinship`]) is for the caller to check.
+    /// Ranks the experts. That the usage is that of the model ([`Usage::model_match`]) is for the caller to check.
     ///
     /// # Errors
     /// When they cannot be ranked, or a pinned expert does not exist.
@@ -69,7 +69,7 @@ impl<'a> Planner<'a> {
     }
 
     /// The share of the routing that kept experts cover; all of it when nothing was routed.
-    pub fn coverage(&self, keep: &KeepLists) -> Coverages {
+    pub fn coverage(&self, keep: &KeptExperts) -> Coverages {
         let nothing = Coverage { mean: 1.0, worst: 1.0, worst_layer: 0 };
         coverage(self.usage, keep).unwrap_or(Coverages { all: nothing, corpora: BTreeMap::new() })
     }
@@ -78,14 +78,14 @@ impl<'a> Planner<'a> {
     ///
     /// # Errors
     /// When the model cannot keep such a number, no file is small enough, or the experts cannot be chosen.
-    pub fn resolve(&self, keep: &Keep, size: &SizeOf<'_>) -> Result<u32, PlanError> {
+    pub fn resolve(&self, keep: &KeepTarget, size: &SizeOf<'_>) -> Result<u32, PlanError> {
         if let Some(k) = keep.count(self.experts)? {
             return Ok(k);
         }
         match *keep {
-            Keep::Size(limit) => largest_fitting(self.experts, limit, size),
-            Keep::Coverage { share, each } => {
-                for k in self.experts.possible_keeps() {
+            KeepTarget::Size(limit) => largest_fitting(self.experts, limit, size),
+            KeepTarget::Coverage { share, each } => {
+                for k in self.experts.possible_counts() {
                     // The sets grow with k, and so does what they cover: the first is the smallest. Too many pins for
                     // a small k do not stand against a larger one.
                     match self.choose(k) {
@@ -96,8 +96,8 @@ impl<'a> Planner<'a> {
                 }
                 Ok(self.experts.n_expert)
             }
-            Keep::Count(k) => Ok(k),
-            Keep::Percent(_) => Ok(self.experts.n_expert),
+            KeepTarget::Count(k) => Ok(k),
+            KeepTarget::Percent(_) => Ok(self.experts.n_expert),
         }
     }
 
@@ -105,7 +105,7 @@ impl<'a> Planner<'a> {
     ///
     /// # Errors
     /// As [`Planner::resolve`] and [`Planner::choose`].
-    pub fn plan(&self, keep: &Keep, size: &SizeOf<'_>, source: PlanSource) -> Result<Plan, PlanError> {
+    pub fn plan(&self, keep: &KeepTarget, size: &SizeOf<'_>, source: PlanSource) -> Result<Plan, PlanError> {
         let k = self.resolve(keep, size)?;
         let Choice { keep: lists, ties } = self.choose(k)?;
         let corpora = self.usage.corpora.iter();
@@ -136,7 +136,7 @@ impl<'a> Planner<'a> {
 /// When even the smallest is larger, or a size cannot be told.
 pub fn largest_fitting(experts: &Experts, limit: u64, size: &SizeOf<'_>) -> Result<u32, PlanError> {
     let bytes = |k| size(k).map_err(|source| PlanError::Size { k, source });
-    let possible = experts.possible_keeps();
+    let possible = experts.possible_counts();
     let (mut fitting, mut above) = (0, possible.len());
     while fitting < above {
         let middle = fitting + (above - fitting) / 2;

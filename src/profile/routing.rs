@@ -2,6 +2,7 @@
 
 use super::tally::{BadSelection, Tally};
 use crate::llama::{Node, ObserveError, Observer, Site};
+use crate::windows::WindowObserver;
 use std::collections::BTreeMap;
 
 /// Fills a [`Tally`] from the running graph.
@@ -58,15 +59,6 @@ impl<'t> RoutingObserver<'t> {
             self.count(layer, &reading)?;
         }
         Ok(self.tally)
-    }
-
-    /// Begins a batch whose tokens, in the order in which they are computed, belong to `parts` of the tally.
-    ///
-    /// # Errors
-    /// When a reading of the last ubatch is bad.
-    pub fn begin_batch(&mut self, parts: &[u32]) -> Result<(), ObserveError> {
-        self.tally()?.begin_batch(parts);
-        Ok(())
     }
 
     fn is_wanted(&self, site: Site, layer: u32) -> bool {
@@ -144,6 +136,13 @@ impl Observer for RoutingObserver<'_> {
 
     fn is_done(&self) -> bool {
         self.done
+    }
+}
+
+impl WindowObserver for RoutingObserver<'_> {
+    fn begin_batch(&mut self, parts: &[u32]) -> Result<(), ObserveError> {
+        self.tally()?.begin_batch(parts);
+        Ok(())
     }
 }
 

@@ -2,7 +2,7 @@
 //!
 //! Knows nothing of llama.cpp: the ids and gate weights of a ubatch are handed over as plain numbers.
 
-use super::usage::ExpertSums;
+use crate::usage::{AllEqual, ExpertSums};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -91,21 +91,9 @@ pub enum TallyError {
         expected: u64,
     },
     /// All experts of a layer were selected equally often.
-    #[error(
-        "layer {layer}: all {n_expert} experts were selected exactly {count} times; routers do not do that, so the routing was misread"
-    )]
-    AllEqual {
-        /// The layer.
-        layer: u32,
-        /// Its experts.
-        n_expert: usize,
-        /// The count of each.
-        count: u64,
-    },
+    #[error(transparent)]
+    AllEqual(#[from] AllEqual),
 }
-
-/// From this count on, equal counts of all experts are no chance.
-const EQUAL_COUNTS_ARE_SUSPECT_FROM: u64 = 8;
 
 impl Tally {
     /// An empty tally of layers with the given shapes, for `n_parts` parts.
@@ -227,20 +215,6 @@ impl Tally {
     }
 }
 
-/// Refuses counts that are all the same: the mark of a routing tensor read with the wrong stride.
-///
-/// # Errors
-/// Names the layer, unless every token selects all experts or there were only a few tokens.
-pub fn check_not_all_equal(layer: u32, n_expert_used: u32, sums: &ExpertSums) -> Result<(), TallyError> {
-    let [first, rest @ ..] = sums.count.as_slice() else { return Ok(()) };
-    let n_expert = sums.count.len();
-    let suspect = *first >= EQUAL_COUNTS_ARE_SUSPECT_FROM && (n_expert_used as usize) < n_expert;
-    if suspect && rest.iter().all(|count| count == first) {
-        return Err(TallyError::AllEqual { layer, n_expert, count: *first });
-    }
-    Ok(())
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -325,15 +299,5 @@ mod tests {
         let mut tally = tally(&[0]);
         tally.add(0, &[0, 1], None).unwrap();
         assert_eq!(tally.add(0, &[0, 1], None), Err(BadSelection::Surplus { n_tokens: 1 }));
-    }
-
-    #[test]
-    fn equal_counts_of_all_experts_are_a_misread() {
-        let sums = |count: Vec<u64>| ExpertSums { n_tokens: 0, count, weight: None };
-        let misread = check_not_all_equal(5, 2, &sums(vec![500; 4]));
-        assert_eq!(misread, Err(TallyError::AllEqual { layer: 5, n_expert: 4, count: 500 }));
-        check_not_all_equal(5, 4, &sums(vec![500; 4])).unwrap();
-        check_not_all_equal(5, 2, &sums(vec![2; 4])).unwrap();
-        check_not_all_equal(5, 2, &sums(vec![500, 500, 499, 501])).unwrap();
     }
 }

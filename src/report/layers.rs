@@ -1,6 +1,6 @@
 //! How uneven the routing of each layer is.
 
-use crate::profile::{ExpertSums, Usage};
+use crate::usage::{ExpertSums, Usage};
 use serde::Serialize;
 use std::collections::BTreeMap;
 

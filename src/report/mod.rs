@@ -3,22 +3,27 @@
 //! [`UsageReport`] reads a usage alone; [`PlanTable`] holds it against a model. Both serialise to the JSON of
 //! `--json` and print as plain text of at most 80 columns, the same on a terminal and in a pipe.
 
-#[doc(hidden)]
-pub mod exercise;
 mod layers;
 mod overlap;
 mod plan_table;
+#[cfg(feature = "cli")]
 mod table;
+#[cfg(feature = "cli")]
 mod text;
+#[cfg_attr(not(feature = "cli"), allow(dead_code))]
+mod wording;
 
 pub use layers::{LayerRow, LayerTable, Spread};
 pub use overlap::{Overlap, OverlapRow};
 pub use plan_table::{PlanRow, PlanTable};
-pub use table::{percent, plain};
+#[cfg(feature = "cli")]
+pub use table::plain;
+pub use wording::percent;
 
-use crate::plan::{Coverage, KeepLists, over_layers};
-use crate::profile::{ExpertSums, LayerUsage, Usage};
+use crate::moe::KeptExperts;
+use crate::plan::{Coverage, over_layers};
 use crate::score::{LayerScores, Score};
+use crate::usage::{ExpertSums, LayerUsage, Usage};
 use serde::Serialize;
 use std::collections::BTreeMap;
 
@@ -107,7 +112,7 @@ impl Rankings {
         Rankings(usage.layers.iter().filter_map(rank).collect())
     }
 
-    fn top(&self, k: u32) -> KeepLists {
+    fn top(&self, k: u32) -> KeptExperts {
         let first = |ids: &Vec<u32>| ids.iter().take(k as usize).copied().collect();
         self.0.iter().map(|(&layer, ids)| (layer, first(ids))).collect()
     }
@@ -227,8 +232,8 @@ impl<'a> Ranked<'a> {
                 "K = {} of {n} is the least that leaves every layer {percent}% of its routing (mean {}, worst {} in \
                  layer {})",
                 enough.k,
-                table::percent(enough.all.mean),
-                table::percent(enough.all.worst),
+                wording::percent(enough.all.mean),
+                wording::percent(enough.all.worst),
                 enough.all.worst_layer
             )
         };
@@ -246,7 +251,7 @@ impl<'a> Ranked<'a> {
             text += &format!(
                 "; with half of the experts layer {} would lose {} of its routing",
                 half.all.worst_layer,
-                table::percent_up(1.0 - half.all.worst)
+                wording::percent_up(1.0 - half.all.worst)
             );
         }
         Some(text + ".")

@@ -1,7 +1,7 @@
 //! Which corpora want the same experts.
 
 use super::Rankings;
-use crate::profile::Usage;
+use crate::usage::Usage;
 use serde::Serialize;
 
 /// The overlap of the corpora's hot sets: the half of the experts that each corpus uses most.

@@ -47,10 +47,10 @@ impl PlanTable {
     pub fn new(planner: &Planner<'_>, size: &SizeOf<'_>, every: bool) -> Result<PlanTable, PlanError> {
         let experts = planner.experts();
         let candidates = if every {
-            experts.possible_keeps()
+            experts.possible_counts()
         } else {
             let near = steps(experts.n_expert, experts.n_expert_used).into_iter();
-            let mut near: Vec<u32> = near.filter_map(|k| experts.next_keep(k)).collect();
+            let mut near: Vec<u32> = near.filter_map(|k| experts.next_count(k)).collect();
             near.dedup();
             near
         };
@@ -85,12 +85,12 @@ impl PlanTable {
 /// What the model allows, one line each.
 fn limits(experts: &Experts) -> Vec<String> {
     let n = experts.n_expert;
-    let possible = experts.possible_keeps();
+    let possible = experts.possible_counts();
     let mut lines = vec![];
     match possible.as_slice() {
         [] => {}
         [_] => {
-            let reason = experts.check_keep(n.saturating_sub(1)).err();
+            let reason = experts.check_count(n.saturating_sub(1)).err();
             lines.extend(reason.map(|reason| reason.to_string()));
         }
         [first, second, ..] => {
@@ -118,7 +118,7 @@ fn limits(experts: &Experts) -> Vec<String> {
     if let Some(list) = list(&|layer| layer.kind == LayerKind::Hash) {
         lines.push(format!("layers that look their experts up by token: {list}"));
     }
-    if let Some(list) = list(&|layer| layer.kind == LayerKind::NextN) {
+    if let Some(list) = list(&|layer| layer.kind == LayerKind::Mtp) {
         lines.push(format!("multi-token-prediction (MTP) layers: {list}"));
     }
     lines

@@ -1,12 +1,12 @@
 use super::*;
-use crate::moe::{ExpertLayer, Experts, Groups, LayerKind, family};
+use crate::moe::{Experts, Groups, test_experts};
 use crate::plan::{Pins, Planner};
-use crate::profile::fixture;
 use crate::score::Blend;
+use crate::usage::test_usage;
 
 /// Two layers of four experts, two used; the corpora want opposite experts in layer 1. Expert 2 of layer 3 is dead.
 fn usage() -> Usage {
-    fixture::usage(
+    test_usage::usage(
         2,
         &[("dev", 10), ("pm", 4)],
         &[
@@ -74,7 +74,7 @@ fn layer_rows_tell_how_uneven_the_routing_is() {
 #[test]
 fn an_even_routing_has_ratio_one_and_full_entropy() {
     let usage =
-        fixture::usage(1, &[("a", 8)], &[(0, &[(&[2, 2, 2, 2], None)]), (1, &[(&[8, 0, 0, 0], None)])]);
+        test_usage::usage(1, &[("a", 8)], &[(0, &[(&[2, 2, 2, 2], None)]), (1, &[(&[8, 0, 0, 0], None)])]);
     let rows = UsageReport::new(&usage).unwrap().layers.rows;
     assert_eq!(rows[0].all.max_min_ratio, Some(1.0));
     assert_eq!((rows[0].all.std_mean_ratio, rows[0].all.entropy_bits), (0.0, 2.0));
@@ -85,11 +85,11 @@ fn an_even_routing_has_ratio_one_and_full_entropy() {
 fn the_median_is_the_middle_or_the_mean_of_two() {
     let counts: [&[u64]; 3] = [&[9, 1], &[2, 1], &[5, 1]];
     let of = |n: usize| {
-        let columns: Vec<[fixture::Column<'_>; 1]> =
+        let columns: Vec<[test_usage::Column<'_>; 1]> =
             counts[..n].iter().map(|&count| [(count, None)]).collect();
         let layers: Vec<_> =
             columns.iter().enumerate().map(|(at, column)| (at as u32, &column[..])).collect();
-        UsageReport::new(&fixture::usage(1, &[("a", 10)], &layers)).unwrap().layers.median_max_min_ratio
+        UsageReport::new(&test_usage::usage(1, &[("a", 10)], &layers)).unwrap().layers.median_max_min_ratio
     };
     assert_eq!(of(3), Some(5.0));
     assert_eq!(of(2), Some(5.5));
@@ -105,13 +105,13 @@ fn overlap_compares_the_hot_halves_of_each_pair() {
     assert_eq!((row.a.as_str(), row.b.as_str()), ("dev", "pm"));
     assert_eq!((row.shared_mean, row.shared_least, row.least_layer), (1.0, 0, 1));
     assert_eq!((row.shared_by_chance, row.jaccard_mean), (1.0, 0.5));
-    let one = fixture::usage(1, &[("a", 3)], &[(0, &[(&[2, 1], None)])]);
+    let one = test_usage::usage(1, &[("a", 3)], &[(0, &[(&[2, 1], None)])]);
     assert!(UsageReport::new(&one).unwrap().overlap.is_none());
 }
 
 #[test]
 fn the_pair_that_shares_most_comes_first() {
-    let usage = fixture::usage(
+    let usage = test_usage::usage(
         1,
         &[("a", 10), ("b", 10), ("c", 10)],
         &[(0, &[(&[5, 5, 0, 0], None), (&[0, 0, 5, 5], None), (&[6, 4, 0, 0], None)])],
@@ -129,14 +129,14 @@ fn the_sentences_name_the_smallest_k_and_the_limits_of_the_table() {
     counts[0] = 200;
     counts[1] = 161;
     // 361 + 19 - 1 more of the rest: 95 % of 379 is 360.05.
-    let usage = fixture::usage(1, &[("a", 379)], &[(5, &[(&counts, None)])]);
+    let usage = test_usage::usage(1, &[("a", 379)], &[(5, &[(&counts, None)])]);
     let report = UsageReport::new(&usage).unwrap();
     assert!(
         report.meaning.starts_with("K = 2 of 20 is the least that leaves every layer 95% of its routing")
     );
     assert!(report.meaning.contains("in layer 5"), "{}", report.meaning);
     assert!(report.limits.contains("not profiled"));
-    let even = fixture::usage(1, &[("a", 4)], &[(0, &[(&[1, 1, 1, 1], None)])]);
+    let even = test_usage::usage(1, &[("a", 4)], &[(0, &[(&[1, 1, 1, 1], None)])]);
     let meaning = UsageReport::new(&even).unwrap().meaning;
     assert!(meaning.starts_with("Only all 4 experts") && meaning.contains("lose 50.0%"), "{meaning}");
 }
@@ -152,7 +152,7 @@ fn a_usage_that_claims_billions_of_experts_is_reported_at_once() {
 
 #[test]
 fn nothing_routed_gives_no_report() {
-    let usage = fixture::usage(1, &[("a", 0)], &[(0, &[(&[0, 0], None)])]);
+    let usage = test_usage::usage(1, &[("a", 0)], &[(0, &[(&[0, 0], None)])]);
     assert!(UsageReport::new(&usage).is_none());
 }
 
@@ -192,9 +192,9 @@ fn wide(names: &[&str]) -> Usage {
     let counts: Vec<Vec<u64>> = (0..names.len() as u64)
         .map(|at| (0..64).map(|id| (id * 7919 + at * 104_729) % 99_991).collect())
         .collect();
-    let column: Vec<fixture::Column<'_>> = counts.iter().map(|count| (count.as_slice(), None)).collect();
+    let column: Vec<test_usage::Column<'_>> = counts.iter().map(|count| (count.as_slice(), None)).collect();
     let corpora: Vec<(&str, u64)> = names.iter().map(|name| (*name, 10_000_000)).collect();
-    fixture::usage(1, &corpora, &[(7, &column), (118, &column)])
+    test_usage::usage(1, &corpora, &[(7, &column), (118, &column)])
 }
 
 const NAMES: [&str; 9] =
@@ -219,31 +219,8 @@ fn tables_fit_80_columns_whatever_the_corpora() {
 }
 
 fn model(n_expert: u32, n_expert_used: u32, layers: &[u32]) -> Experts {
-    let layer = |&layer: &u32| ExpertLayer {
-        layer,
-        n_expert,
-        n_used: n_expert_used,
-        kind: LayerKind::Trunk,
-        tensors: vec![],
-        hash_table: None,
-        bytes_per_expert: 0,
-    };
-    Experts {
-        architecture: "deepseek2".into(),
-        family: family("deepseek2"),
-        n_layer: layers.last().unwrap() + 1,
-        n_expert,
-        n_expert_used,
-        used_per_layer: None,
-        groups: None,
-        n_nextn: 0,
-        nextn_runs: false,
-        nextn_dropped: 0,
-        gate: None,
-        shared: false,
-        chunks: false,
-        layers: layers.iter().map(layer).collect(),
-    }
+    let layers: Vec<_> = layers.iter().map(|&layer| (layer, n_expert, n_expert_used)).collect();
+    test_experts::experts("deepseek2", &layers, None)
 }
 
 #[test]
@@ -287,9 +264,12 @@ fn the_plan_table_shows_possible_numbers_alone_and_says_what_limits_them() {
 
 #[test]
 fn numbers_are_written_for_people() {
-    assert_eq!([0.0, 0.29, 0.57, 0.9999, 1.0].map(table::tenths), ["0.0", "29.0", "57.0", "99.9", "100.0"]);
-    assert_eq!([0.0, 0.0001, 1.0 - 0.71, 1.0].map(table::percent_up), ["0.0%", "0.1%", "29.0%", "100.0%"]);
-    assert_eq!([1.0, 14.25, 99.94, 99.96, 2810.4].map(table::ratio), ["1.0", "14.2", "99.9", "100", "2810"]);
-    assert_eq!([0, 999, 1000, 1_234_567].map(table::grouped), ["0", "999", "1,000", "1,234,567"]);
-    assert_eq!(table::short("señales", 4), "señ…");
+    assert_eq!([0.0, 0.29, 0.57, 0.9999, 1.0].map(wording::tenths), ["0.0", "29.0", "57.0", "99.9", "100.0"]);
+    assert_eq!([0.0, 0.0001, 1.0 - 0.71, 1.0].map(wording::percent_up), ["0.0%", "0.1%", "29.0%", "100.0%"]);
+    assert_eq!(
+        [1.0, 14.25, 99.94, 99.96, 2810.4].map(wording::ratio),
+        ["1.0", "14.2", "99.9", "100", "2810"]
+    );
+    assert_eq!([0, 999, 1000, 1_234_567].map(wording::grouped), ["0", "999", "1,000", "1,234,567"]);
+    assert_eq!(wording::short("señales", 4), "señ…");
 }

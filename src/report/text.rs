@@ -1,9 +1,10 @@
 //! The reports as text.
 
-use super::table::{WIDTH, grouped, paragraph, plain, ratio, short, tenths};
+use super::table::plain;
+use super::wording::{WIDTH, grouped, paragraph, ratio, short, tenths};
 use super::{Overlap, PlanTable, UsageReport};
 use crate::plan::Coverage;
-use crate::sys::ByteCount;
+use crate::units::ByteCount;
 use std::fmt;
 
 /// Columns between two columns.
@@ -170,7 +171,7 @@ impl fmt::Display for PlanTable {
         let blend =
             if self.blend == "tokens" { String::new() } else { format!(", corpora weighed {}", self.blend) };
         let text = format!(
-            "Kept by {}{blend}. Share of the routing that the kept experts cover, in %: the mean of the layers, the \
+            "KeptExperts by {}{blend}. Share of the routing that the kept experts cover, in %: the mean of the layers, the \
              worst layer, and (its number)",
             self.score
         );

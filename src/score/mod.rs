@@ -6,7 +6,7 @@ mod blend;
 
 pub use blend::{Blend, BlendError};
 
-use crate::profile::{ExpertSums, LayerUsage, Usage};
+use crate::usage::{ExpertSums, LayerUsage, Usage};
 use std::cmp::Ordering;
 use std::collections::BTreeMap;
 use std::fmt;

@@ -1,9 +1,9 @@
 use super::*;
-use crate::profile::fixture;
+use crate::usage::test_usage;
 
 /// One layer, two corpora of 10 and 100 tokens, two of four experts selected for each token.
 fn two_corpora() -> Usage {
-    fixture::usage(
+    test_usage::usage(
         2,
         &[("small", 10), ("large", 100)],
         &[(
@@ -60,7 +60,7 @@ fn ranking_goes_by_score_then_weight_then_lower_id() {
 
 #[test]
 fn weights_that_were_not_collected_are_named_with_the_remedy() {
-    let usage = fixture::usage(1, &[("a", 3)], &[(2, &[(&[2, 1], None)])]);
+    let usage = test_usage::usage(1, &[("a", 3)], &[(2, &[(&[2, 1], None)])]);
     let error = scores(&usage, Score::Weight, &Blend::Tokens).unwrap_err();
     assert_eq!(error, ScoreError::NoWeights { layer: 2, score: Score::Weight });
     assert!(error.to_string().contains("--score-data weights"));
@@ -85,7 +85,7 @@ fn a_value_that_is_no_number_is_named_with_layer_and_expert() {
 
 #[test]
 fn a_corpus_without_tokens_in_a_layer_cannot_be_blended() {
-    let usage = fixture::usage(1, &[("a", 3), ("b", 0)], &[(4, &[(&[2, 1], None), (&[0, 0], None)])]);
+    let usage = test_usage::usage(1, &[("a", 3), ("b", 0)], &[(4, &[(&[2, 1], None), (&[0, 0], None)])]);
     let error = scores(&usage, Score::Frequency, &"a=1,b=1".parse().unwrap()).unwrap_err();
     assert_eq!(error, ScoreError::NoTokens { layer: 4, corpus: "b".into() });
     assert!(scores(&usage, Score::Frequency, &"a=1,b=0".parse().unwrap()).is_ok());

@@ -2,99 +2,59 @@
 
 use std::fs::File;
 use std::ops::Range;
-use std::sync::atomic::{AtomicBool, Ordering};
 
+use super::fate::TensorFate;
 use super::hash_table::Remap;
-use super::pace::Pace;
-use super::{Cut, Progress, SliceError, runs};
+use super::readahead::IoHints;
+use super::{Cut, SliceError, runs};
 use crate::gguf::{GgufError, Shard, Tensor};
 use crate::moe::{ExpertLayer, FileShape};
-use crate::sys::{Copier, CopyError, WholeFile};
+use crate::progress::{Interrupt, Progress};
+use crate::sys::{AtomicFile, Copier, CopyError};
 
 /// Bytes of rows that are rewritten at once.
 const ROWS: u64 = 1 << 20;
 
-/// Refuses to go on once the flag is set.
-pub(super) fn check_interrupt(interrupt: Option<&AtomicBool>) -> Result<(), SliceError> {
-    match interrupt {
-        Some(flag) if flag.load(Ordering::Relaxed) => Err(SliceError::Interrupted),
-        _ => Ok(()),
-    }
-}
-
-/// What becomes of the data of a tensor.
-#[derive(Clone, Copy)]
-enum Job<'a> {
-    /// Copied whole.
-    Whole,
-    /// The slabs of the kept experts.
-    Slabs { slab_bytes: u64, kept: &'a [u32] },
-    /// A table of ids, rewritten.
-    Table { layer: &'a ExpertLayer, kept: &'a [u32] },
-}
-
-impl Job<'_> {
-    /// The ranges of the tensor that are read, in order.
-    fn runs(self, tensor: &Tensor) -> Vec<Range<u64>> {
-        match self {
-            Self::Slabs { slab_bytes, kept } => runs::of_experts(kept, slab_bytes).collect(),
-            Self::Whole | Self::Table { .. } => std::iter::once(0..tensor.info.bytes()).collect(),
-        }
-    }
-}
-
 /// Writes files of a pruned model, and tells of the progress over all of them.
-pub(super) struct Writer<'a> {
+pub(super) struct Writer<'a, 'p> {
     cut: &'a Cut<'a>,
-    interrupt: Option<&'a AtomicBool>,
+    interrupt: Interrupt,
     /// One for each tensor of the model.
-    jobs: Vec<Job<'a>>,
+    fates: Vec<TensorFate<'a>>,
     copier: Copier,
     done: u64,
     total: u64,
-    progress: Progress<'a>,
+    progress: &'a mut (dyn Progress + 'p),
 }
 
-impl<'a> Writer<'a> {
+impl<'a, 'p> Writer<'a, 'p> {
     pub(super) fn new(
         cut: &'a Cut<'a>,
-        interrupt: Option<&'a AtomicBool>,
+        interrupt: Interrupt,
         shapes: &[FileShape],
-        progress: Progress<'a>,
+        progress: &'a mut (dyn Progress + 'p),
     ) -> Self {
-        let mut jobs = vec![Job::Whole; cut.model.tensors().len()];
-        for layer in &cut.experts.layers {
-            let Some(kept) = cut.keep.get(&layer.layer).map(Vec::as_slice) else { continue };
-            if kept.len() as u64 == u64::from(layer.n_expert) {
-                continue;
-            }
-            for tensor in &layer.tensors {
-                jobs[tensor.index] = Job::Slabs { slab_bytes: tensor.slab_bytes, kept };
-            }
-            if let Some(index) = layer.hash_table {
-                jobs[index] = Job::Table { layer, kept };
-            }
-        }
+        let fates = TensorFate::of_all(cut.model, cut.experts, cut.keep);
         let total = shapes.iter().map(|shape| shape.layout.file_bytes()).sum();
-        Self { cut, interrupt, jobs, copier: Copier::new(), done: 0, total, progress }
+        Self { cut, interrupt, fates, copier: Copier::new(), done: 0, total, progress }
     }
 
     /// Writes one file: header, tensors. Padding is what a new file consists of: zeros.
-    pub(super) fn write(&mut self, out: &WholeFile, shape: &FileShape) -> Result<(), SliceError> {
+    pub(super) fn write(&mut self, out: &AtomicFile, shape: &FileShape) -> Result<(), SliceError> {
         let layout = &shape.layout;
-        let mut pace = Pace::new(out.file(), self.data(shape));
+        let mut hints = IoHints::new(out.file(), self.data(shape));
         out.write_all_at(layout.header(), 0)?;
-        self.advance(&mut pace, layout.data_offset())?;
+        self.advance(&mut hints, layout.data_offset())?;
         for (at, (index, info)) in shape.tensors.iter().copied().zip(layout.tensors()).enumerate() {
             let tensor = &self.cut.model.tensors()[index];
             let start = layout.data_offset() + info.offset;
-            match self.jobs[index] {
-                Job::Table { layer, kept } => {
-                    self.rewrite_table((out, start), tensor, layer, kept, &mut pace)?;
+            match self.fates[index] {
+                TensorFate::Table { layer, kept } => {
+                    self.rewrite_table((out, start), tensor, layer, kept, &mut hints)?;
                 }
-                job => self.copy_runs((out, start), tensor, &job.runs(tensor), &mut pace)?,
+                fate => self.copy_runs((out, start), tensor, &fate.runs(tensor), &mut hints)?,
             }
-            self.advance(&mut pace, layout.padding_after(at))?;
+            self.advance(&mut hints, layout.padding_after(at))?;
         }
         Ok(())
     }
@@ -103,25 +63,25 @@ impl<'a> Writer<'a> {
     fn data(&self, shape: &FileShape) -> Vec<(&'a File, Range<u64>)> {
         let of_tensor = |index: usize| {
             let tensor = &self.cut.model.tensors()[index];
-            runs::in_file(self.cut.model, tensor, self.jobs[index].runs(tensor))
+            runs::in_file(self.cut.model, tensor, self.fates[index].runs(tensor))
         };
         shape.tensors.iter().copied().flat_map(of_tensor).collect()
     }
 
-    fn advance(&mut self, pace: &mut Pace<'_>, bytes: u64) -> Result<(), SliceError> {
+    fn advance(&mut self, hints: &mut IoHints<'_>, bytes: u64) -> Result<(), SliceError> {
         self.done += bytes;
-        pace.advance(bytes);
-        (self.progress)(self.done, self.total);
-        check_interrupt(self.interrupt)
+        hints.advance(bytes);
+        self.progress.update(self.done, self.total);
+        Ok(self.interrupt.check()?)
     }
 
     /// Copies ranges of a tensor one behind the other.
     fn copy_runs(
         &mut self,
-        (out, mut to): (&WholeFile, u64),
+        (out, mut to): (&AtomicFile, u64),
         tensor: &Tensor,
         runs: &[Range<u64>],
-        pace: &mut Pace<'_>,
+        hints: &mut IoHints<'_>,
     ) -> Result<(), SliceError> {
         let from = &self.shard(tensor).file;
         for run in runs {
@@ -130,9 +90,9 @@ impl<'a> Writer<'a> {
                 (&mut self.done, self.total, &mut self.progress, self.interrupt);
             let mut step = |bytes| {
                 *done += bytes;
-                pace.advance(bytes);
-                progress(*done, total);
-                check_interrupt(interrupt).is_ok()
+                hints.advance(bytes);
+                progress.update(*done, total);
+                !interrupt.is_set()
             };
             let copied = self.copier.copy((from, position), (out.file(), to), len, &mut step);
             copied.map_err(|error| self.explain(error, tensor, out))?;
@@ -141,7 +101,7 @@ impl<'a> Writer<'a> {
         Ok(())
     }
 
-    fn explain(&self, error: CopyError, tensor: &Tensor, out: &WholeFile) -> SliceError {
+    fn explain(&self, error: CopyError, tensor: &Tensor, out: &AtomicFile) -> SliceError {
         let path = self.shard(tensor).path.clone();
         let name = tensor.info.name.clone();
         match error {
@@ -156,14 +116,14 @@ impl<'a> Writer<'a> {
 
     fn rewrite_table(
         &mut self,
-        (out, to): (&WholeFile, u64),
+        (out, to): (&AtomicFile, u64),
         tensor: &Tensor,
         layer: &ExpertLayer,
         kept: &[u32],
-        pace: &mut Pace<'_>,
+        hints: &mut IoHints<'_>,
     ) -> Result<(), SliceError> {
         let remap = Remap::new(kept, layer.n_expert);
-        let row_bytes = 4 * u64::from(layer.n_used);
+        let row_bytes = 4 * u64::from(layer.n_expert_used);
         let rows_at_once = (ROWS / row_bytes).max(1);
         let mut buffer = vec![0; (rows_at_once * row_bytes) as usize];
         let total = tensor.info.bytes();
@@ -172,7 +132,7 @@ impl<'a> Writer<'a> {
             let len = (total - at).min(buffer.len() as u64);
             let rows = &mut buffer[..len as usize];
             self.cut.model.read_exact_at(tensor, at, rows)?;
-            remap.rewrite(rows, layer.n_used as usize).map_err(|bad| SliceError::HashTable {
+            remap.rewrite(rows, layer.n_expert_used as usize).map_err(|bad| SliceError::HashTable {
                 path: self.shard(tensor).path.clone(),
                 tensor: tensor.info.name.clone(),
                 token: at / row_bytes + bad.row as u64,
@@ -181,7 +141,7 @@ impl<'a> Writer<'a> {
             })?;
             out.write_all_at(rows, to + at)?;
             at += len;
-            self.advance(pace, len)?;
+            self.advance(hints, len)?;
         }
         Ok(())
     }

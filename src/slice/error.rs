@@ -2,6 +2,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
+use super::SAFE_ALIGNMENT;
 use crate::gguf::GgufError;
 use crate::moe::PrunedError;
 use crate::sys::FileError;
@@ -16,6 +17,18 @@ pub enum SliceError {
         path: PathBuf,
         /// What is wrong.
         error: PrunedError,
+    },
+    /// The data of the model may begin where llama.cpp does not map them.
+    #[error(
+        "{}: general.alignment is {alignment}: llama.cpp maps a file only when its data begin at a multiple of \
+         {SAFE_ALIGNMENT}, which a cut of it may not do; write the model with that alignment first",
+        path.display()
+    )]
+    Alignment {
+        /// The model.
+        path: PathBuf,
+        /// Its alignment.
+        alignment: u64,
     },
     /// The model could not be read.
     #[error(transparent)]

@@ -51,9 +51,9 @@ impl Remap {
         Ok(bytes.as_chunks::<4>().0.iter().map(|&entry| u32::from_le_bytes(entry)).collect())
     }
 
-    /// Rewrites whole rows of `n_used` little-endian i32 in place. `n_used` is at most the number of kept experts.
-    pub(super) fn rewrite(&self, rows: &mut [u8], n_used: usize) -> Result<(), BadId> {
-        for (row, bytes) in rows.chunks_exact_mut(4 * n_used).enumerate() {
+    /// Rewrites whole rows of `n_expert_used` little-endian i32 in place. `n_expert_used` is at most the number of kept experts.
+    pub(super) fn rewrite(&self, rows: &mut [u8], n_expert_used: usize) -> Result<(), BadId> {
+        for (row, bytes) in rows.chunks_exact_mut(4 * n_expert_used).enumerate() {
             self.rewrite_row(bytes).map_err(|id| BadId { row, id })?;
         }
         Ok(())
@@ -107,9 +107,9 @@ impl Remap {
 mod tests {
     use super::*;
 
-    fn rewrite(kept: &[u32], n_expert: u32, rows: &[i32], n_used: usize) -> Result<Vec<i32>, BadId> {
+    fn rewrite(kept: &[u32], n_expert: u32, rows: &[i32], n_expert_used: usize) -> Result<Vec<i32>, BadId> {
         let mut bytes: Vec<u8> = rows.iter().flat_map(|id| id.to_le_bytes()).collect();
-        Remap::new(kept, n_expert).rewrite(&mut bytes, n_used)?;
+        Remap::new(kept, n_expert).rewrite(&mut bytes, n_expert_used)?;
         Ok(bytes.as_chunks::<4>().0.iter().map(|&entry| i32::from_le_bytes(entry)).collect())
     }
 
@@ -129,10 +129,10 @@ mod tests {
 
     #[test]
     fn entries_of_a_token_stay_distinct() {
-        let (n_expert, n_used, kept) = (12, 4, [0, 2, 3, 7, 9]);
+        let (n_expert, n_expert_used, kept) = (12, 4, [0, 2, 3, 7, 9]);
         for seed in 0..500_i32 {
             let row: Vec<i32> = (0..4).map(|i| (seed * 7 + i * 5) % 12).collect();
-            let mut out = rewrite(&kept, n_expert, &row, n_used).unwrap();
+            let mut out = rewrite(&kept, n_expert, &row, n_expert_used).unwrap();
             out.sort_unstable();
             out.dedup();
             assert_eq!(out.len(), 4, "{row:?}");

@@ -5,56 +5,55 @@
 
 mod copy;
 mod error;
-#[doc(hidden)]
-pub mod exercise;
+mod fate;
 mod hash_table;
 mod output;
-mod pace;
+mod readahead;
 mod runs;
 mod verify;
 
 use std::path::{Path, PathBuf};
-use std::sync::atomic::AtomicBool;
 
 use crate::gguf::{Header, Model};
-use crate::moe::{Experts, FileShape, IdMap, Kept, Provenance, PrunedShape, ShardPolicy};
-use crate::sys::{self, FileError, WholeFile, commit_all};
+use crate::moe::{Experts, FileShape, IdMap, KeptExperts, Provenance, PrunedShape, ShardPolicy};
+use crate::progress::{Interrupt, Interrupted, Progress};
+use crate::sys::{self, AtomicFile, FileError, commit_all};
 
 pub use error::SliceError;
 pub use hash_table::Remap;
 pub use output::output_paths;
-pub use verify::{Difference, Differences, Verified, VerifyError, Where, kept_of, verify, verify_until};
+pub use verify::{Difference, Differences, Verified, VerifyError, Where, kept_of, verify};
 
-/// Called with the bytes done and the bytes to do.
-pub type Progress<'a> = &'a mut dyn FnMut(u64, u64);
+/// `TENSOR_ALIGNMENT` of llama.cpp's `ggml/src/ggml-impl.h`: where a mapped buffer may begin.
+pub(crate) const SAFE_ALIGNMENT: u64 = 32;
 
 /// What to cut.
 #[derive(Clone, Debug)]
 pub struct Cut<'a> {
     /// The model.
     pub model: &'a Model,
-    /// Its experts; those of [`Experts::without_nextn`] leave out the blocks of multi-token prediction.
+    /// Its experts; those of [`Experts::without_mtp`] leave out the blocks of multi-token prediction.
     pub experts: &'a Experts,
     /// The experts that stay, by layer, in the ids of the file, ascending.
-    pub keep: &'a Kept,
+    pub keep: &'a KeptExperts,
     /// What the pruned file tells of its making.
     pub provenance: Provenance,
 }
 
 /// How to write it.
 #[derive(Clone, Copy, Debug, Default)]
-pub struct Options<'a> {
+pub struct Options {
     /// Replace existing files.
     pub force: bool,
     /// Into which files.
     pub shards: ShardPolicy,
     /// Once set, the work stops and leaves nothing behind.
-    pub interrupt: Option<&'a AtomicBool>,
+    pub interrupt: Interrupt,
 }
 
 /// What would be written.
 #[derive(Clone, Debug)]
-pub struct Outputs {
+pub struct PlannedFiles {
     /// The files with their sizes in bytes, in order; the first is the one to open.
     pub files: Vec<(PathBuf, u64)>,
     /// Bytes that are free where they go; `u64::MAX` when the file system does not tell.
@@ -65,7 +64,7 @@ pub struct Outputs {
     ids: IdMap,
 }
 
-impl Outputs {
+impl PlannedFiles {
     /// Bytes of all files.
     pub fn bytes(&self) -> u64 {
         self.files.iter().map(|(_, bytes)| bytes).sum()
@@ -92,7 +91,8 @@ impl Written {
 ///
 /// The choice of experts is possible; no output is a file of the model, by whatever name; no output exists, unless it
 /// may be replaced; the folder takes files; there is room. What killed runs left in the folder is removed.
-pub fn check(cut: &Cut<'_>, output: &Path, options: &Options<'_>) -> Result<Outputs, SliceError> {
+pub fn check(cut: &Cut<'_>, output: &Path, options: &Options) -> Result<PlannedFiles, SliceError> {
+    check_alignment(cut.model)?;
     let impossible = |error| SliceError::Shape { path: cut.model.path().to_owned(), error };
     let shape = PrunedShape::new(cut.model, cut.experts, cut.keep, &cut.provenance).map_err(impossible)?;
     let shapes = shape.files(options.shards).map_err(impossible)?;
@@ -110,7 +110,7 @@ pub fn check(cut: &Cut<'_>, output: &Path, options: &Options<'_>) -> Result<Outp
         paths.into_iter().zip(&shapes).map(|(path, shape)| (path, shape.layout.file_bytes())).collect();
     let sizes: Vec<_> = files.iter().map(|(path, bytes)| (path.as_path(), *bytes)).collect();
     let free = sys::check_room(&folder, &sizes)?;
-    Ok(Outputs { files, free, leftovers, shapes, ids: shape.ids })
+    Ok(PlannedFiles { files, free, leftovers, shapes, ids: shape.ids })
 }
 
 /// Writes the pruned model to `output`, or to shards named after it; [`check`] is part of it.
@@ -119,14 +119,14 @@ pub fn check(cut: &Cut<'_>, output: &Path, options: &Options<'_>) -> Result<Outp
 pub fn prune(
     cut: &Cut<'_>,
     output: &Path,
-    options: &Options<'_>,
-    progress: Progress<'_>,
+    options: &Options,
+    progress: &mut dyn Progress,
 ) -> Result<Written, SliceError> {
-    let Outputs { files, shapes, ids, .. } = check(cut, output, options)?;
+    let PlannedFiles { files, shapes, ids, .. } = check(cut, output, options)?;
     let before = output::states(cut.model)?;
     let mut outputs = Vec::with_capacity(files.len());
     for (path, bytes) in &files {
-        let file = WholeFile::create(path, options.force)?;
+        let file = AtomicFile::create(path, options.force)?;
         file.reserve(*bytes)?;
         outputs.push(file);
     }
@@ -139,14 +139,24 @@ pub fn prune(
         check_written(file, shape)?;
     }
     output::check_unchanged(cut.model, &before)?;
-    copy::check_interrupt(options.interrupt)?;
+    options.interrupt.check()?;
     commit_all(outputs)?;
     reopen(&files)?;
     Ok(Written { files, ids })
 }
 
+/// Refuses a model whose cut llama.cpp might not load: it maps a file only when its data begin at a safe multiple,
+/// which fewer experts may move them away from.
+fn check_alignment(model: &Model) -> Result<(), SliceError> {
+    let alignment = model.alignment();
+    if alignment < SAFE_ALIGNMENT {
+        return Err(SliceError::Alignment { path: model.path().to_owned(), alignment });
+    }
+    Ok(())
+}
+
 /// Reads back what was written, before it becomes visible.
-fn check_written(file: &WholeFile, shape: &FileShape) -> Result<(), SliceError> {
+fn check_written(file: &AtomicFile, shape: &FileShape) -> Result<(), SliceError> {
     let header = Header::parse(file.file(), file.target())?;
     header.check_data(file.file(), file.target())?;
     let size = file.file().metadata().map_err(|source| file.write_error(source))?.len();
@@ -171,5 +181,11 @@ fn reopen(files: &[(PathBuf, u64)]) -> Result<(), SliceError> {
 impl From<FileError> for SliceError {
     fn from(error: FileError) -> Self {
         Self::File(error)
+    }
+}
+
+impl From<Interrupted> for SliceError {
+    fn from(_: Interrupted) -> Self {
+        Self::Interrupted
     }
 }

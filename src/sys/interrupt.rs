@@ -1,17 +1,19 @@
 //! The signals that ask a program to end.
 
-use std::sync::atomic::{AtomicBool, AtomicPtr, Ordering};
+use std::sync::atomic::{AtomicBool, Ordering};
+
+use crate::progress::Interrupt;
 
 /// Exit code of a program that its user interrupted.
 const INTERRUPTED: libc::c_int = 130;
 
-static FLAG: AtomicPtr<AtomicBool> = AtomicPtr::new(std::ptr::null_mut());
+static FLAG: AtomicBool = AtomicBool::new(false);
 
-/// From now on Ctrl-C, SIGTERM and SIGHUP set `flag`; a second one ends the process at once, with exit code 130.
+/// From now on Ctrl-C, SIGTERM and SIGHUP are the [`Interrupt`] that is given back; a second one ends the process at
+/// once, with exit code 130.
 ///
 /// A signal that the parent chose to ignore, as `nohup` does with SIGHUP, stays ignored.
-pub fn catch_interrupts(flag: &'static AtomicBool) {
-    FLAG.store(std::ptr::from_ref(flag).cast_mut(), Ordering::SeqCst);
+pub fn catch_interrupts() -> Interrupt {
     for signal in [libc::SIGINT, libc::SIGTERM, libc::SIGHUP] {
         // SAFETY: `sigaction` is a plain struct for which zero is a valid value, both pointers are to locals, and the
         // handler does nothing that is not allowed in one: it touches atomics and calls `_exit`.
@@ -27,12 +29,11 @@ pub fn catch_interrupts(flag: &'static AtomicBool) {
             libc::sigaction(signal, &action, std::ptr::null_mut());
         }
     }
+    Interrupt::when(&FLAG)
 }
 
 extern "C" fn on_signal(_signal: libc::c_int) {
-    // SAFETY: the pointer comes from a static reference, and is set before the handler is.
-    let Some(flag) = (unsafe { FLAG.load(Ordering::SeqCst).as_ref() }) else { return };
-    if flag.swap(true, Ordering::SeqCst) {
+    if FLAG.swap(true, Ordering::SeqCst) {
         // SAFETY: ends the process without running anything else; allowed in a signal handler.
         unsafe { libc::_exit(INTERRUPTED) }
     }

@@ -11,9 +11,9 @@ use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
-use super::partial::{self, Kind};
+use super::error::FileError;
 use super::rename::{rename_new, sync_folder};
-use super::whole_file::FileError;
+use super::staging::{self, Kind};
 
 /// The first and last bytes of a whole journal.
 const BEGIN: &[u8] = b"moeslice commit 1";
@@ -52,18 +52,18 @@ impl Fingerprint {
 }
 
 /// A new file of a group: complete, synced, still under its hidden name.
-pub(super) struct Ready<'a> {
+pub(super) struct StagedFile<'a> {
     pub(super) file: &'a File,
     pub(super) hidden: &'a Path,
     pub(super) target: &'a Path,
 }
 
 /// Makes the files of a group in one folder visible. On failure everything is as it was before.
-pub(super) fn commit(folder: &Path, files: &[Ready<'_>], replace: bool) -> Result<(), FileError> {
+pub(super) fn commit(folder: &Path, files: &[StagedFile<'_>], replace: bool) -> Result<(), FileError> {
     let Some(first) = files.first() else { return Ok(()) };
     let failed = |error| FileError::Rename { path: first.target.to_owned(), error };
     let entries = files.iter().map(entry_of).collect::<io::Result<Vec<_>>>().map_err(failed)?;
-    let (mut journal, journal_path) = partial::create(first.target, Kind::Journal).map_err(failed)?;
+    let (mut journal, journal_path) = staging::create(first.target, Kind::Journal).map_err(failed)?;
     let written = write(&mut journal, &entries).and_then(|()| sync_folder(&journal_path));
     let done = written.map_err(failed).and_then(|()| move_all(folder, files, &entries, replace));
     if let Err(error) = done {
@@ -85,16 +85,21 @@ pub(super) fn commit(folder: &Path, files: &[Ready<'_>], replace: bool) -> Resul
     Ok(())
 }
 
-fn entry_of(file: &Ready<'_>) -> io::Result<Entry> {
+fn entry_of(file: &StagedFile<'_>) -> io::Result<Entry> {
     let name = |path: &Path| path.file_name().map(OsStr::to_owned).unwrap_or_default();
     Ok(Entry {
         new: Fingerprint::of(&file.file.metadata()?),
-        old: name(&partial::hidden_name(file.target, Kind::Old)),
+        old: name(&staging::hidden_name(file.target, Kind::Old)),
         target: name(file.target),
     })
 }
 
-fn move_all(folder: &Path, files: &[Ready<'_>], entries: &[Entry], replace: bool) -> Result<(), FileError> {
+fn move_all(
+    folder: &Path,
+    files: &[StagedFile<'_>],
+    entries: &[Entry],
+    replace: bool,
+) -> Result<(), FileError> {
     for (file, entry) in files.iter().zip(entries) {
         match file.target.symlink_metadata() {
             Ok(_) if !replace => return Err(FileError::Exists { path: file.target.to_owned() }),
@@ -118,7 +123,7 @@ fn move_all(folder: &Path, files: &[Ready<'_>], entries: &[Entry], replace: bool
 }
 
 /// Puts back what the journal of a dead run lists.
-pub(super) fn take_back(mut journal: &File, folder: &Path) -> io::Result<()> {
+pub(super) fn roll_back(mut journal: &File, folder: &Path) -> io::Result<()> {
     let mut bytes = Vec::new();
     journal.seek(SeekFrom::Start(0))?;
     journal.take(MAX_BYTES).read_to_end(&mut bytes)?;
@@ -193,7 +198,7 @@ fn decode_entry(numbers: &[u8], old: &[u8], target: &[u8]) -> Option<Entry> {
         plain.then(|| OsString::from_vec(bytes.to_vec()))
     };
     let (old, target) = (name(old)?, name(target)?);
-    let is_old = partial::parse_hidden(&old).is_some_and(|(kind, _)| kind == Kind::Old);
+    let is_old = staging::parse_hidden(&old).is_some_and(|(kind, _)| kind == Kind::Old);
     is_old.then_some(Entry { new, old, target })
 }
 
@@ -202,7 +207,7 @@ mod tests {
     use std::collections::BTreeMap;
     use std::panic::{AssertUnwindSafe, catch_unwind};
 
-    use super::super::remove_leftovers;
+    use super::super::leftovers::remove_leftovers;
     use super::super::rename::crash;
     use super::*;
 
@@ -215,14 +220,14 @@ mod tests {
     fn commit_and_die(folder: &Path, steps: u32) -> bool {
         let targets = ["a", "b", "c"].map(|name| folder.join(name));
         let hidden = targets.each_ref().map(|target| {
-            let (mut file, path) = partial::create(target, Kind::Partial).unwrap();
+            let (mut file, path) = staging::create(target, Kind::Partial).unwrap();
             file.write_all(b"new").unwrap();
             (file, path)
         });
         let ready: Vec<_> = targets
             .iter()
             .zip(&hidden)
-            .map(|(target, (file, hidden))| Ready { file, hidden, target })
+            .map(|(target, (file, hidden))| StagedFile { file, hidden, target })
             .collect();
         crash::after(Some(steps));
         let died = catch_unwind(AssertUnwindSafe(|| commit(folder, &ready, true).unwrap())).is_err();
@@ -233,7 +238,7 @@ mod tests {
     #[test]
     fn a_commit_that_dies_at_any_step_is_taken_back_or_done() {
         for old in [&[][..], &["a"], &["b", "c"], &["a", "b", "c"]] {
-            let (mut taken_back, mut done) = (0, 0);
+            let (mut rolled_back, mut done) = (0, 0);
             for steps in 0.. {
                 let folder = tempfile::tempdir().unwrap();
                 for name in old {
@@ -247,7 +252,7 @@ mod tests {
                 let new = ["a", "b", "c"].map(|name| (OsString::from(name), b"new".to_vec())).into();
                 if after == before {
                     assert_eq!(done, 0, "{steps}");
-                    taken_back += 1;
+                    rolled_back += 1;
                 } else {
                     assert_eq!(after, new, "{steps}");
                     done += 1;
@@ -257,7 +262,7 @@ mod tests {
                 }
             }
             // A step for each old and each new file and one before the journal goes; one after that, and the end.
-            assert_eq!((taken_back, done), (old.len() + 3 + 1, 2));
+            assert_eq!((rolled_back, done), (old.len() + 3 + 1, 2));
         }
     }
 

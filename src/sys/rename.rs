@@ -4,7 +4,7 @@ use std::fs::{self, File};
 use std::io;
 use std::path::Path;
 
-use super::folder_of;
+use super::folder::folder_of;
 
 /// Gives the file `from` the name `to`, which must be free: [`io::ErrorKind::AlreadyExists`] otherwise.
 pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {

@@ -1,14 +1,13 @@
-//! Room on a disk, and hints to the page cache.
+//! Room on a disk.
 
 use std::ffi::CString;
-use std::fmt;
 use std::fs::File;
 use std::io;
 use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
-use super::FileError;
+use super::error::FileError;
 
 /// Bytes that this process may still write to the file system that holds `path`; `u64::MAX` when it does not tell.
 pub fn free_bytes(path: &Path) -> io::Result<u64> {
@@ -96,91 +95,9 @@ fn allocate(_: &File, _: u64) -> io::Result<()> {
     Ok(())
 }
 
-/// Tells the page cache that a range of `file` will be read soon. A hint: failure changes nothing.
-pub fn advise_soon(file: &File, offset: u64, len: u64) {
-    advise(file, offset, len, Advice::Soon);
-}
-
-/// Tells the page cache that `file` is read from front to back. A hint: failure changes nothing.
-pub fn advise_once(file: &File) {
-    advise(file, 0, 0, Advice::Sequential);
-}
-
-/// Asks the system to begin writing a range of `file` to the disk, without waiting for the end of it. A hint: failure
-/// changes nothing, and nothing is known to be on the disk afterwards.
-#[cfg(target_os = "linux")]
-pub fn begin_writing(file: &File, offset: u64, len: u64) {
-    if let (Ok(offset), Ok(len)) = (libc::off64_t::try_from(offset), libc::off64_t::try_from(len)) {
-        // SAFETY: the descriptor is open for as long as the borrowed file lives; no memory is passed.
-        unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, libc::SYNC_FILE_RANGE_WRITE) };
-    }
-}
-
-/// Does nothing where the system does not offer it.
-#[cfg(not(target_os = "linux"))]
-pub fn begin_writing(_: &File, _: u64, _: u64) {}
-
-enum Advice {
-    Soon,
-    Sequential,
-}
-
-#[cfg(target_os = "linux")]
-fn advise(file: &File, offset: u64, len: u64, advice: Advice) {
-    let advice = match advice {
-        Advice::Soon => libc::POSIX_FADV_WILLNEED,
-        Advice::Sequential => libc::POSIX_FADV_SEQUENTIAL,
-    };
-    if let (Ok(offset), Ok(len)) = (libc::off64_t::try_from(offset), libc::off64_t::try_from(len)) {
-        // SAFETY: the descriptor is open for as long as the borrowed file lives; no memory is passed.
-        unsafe { libc::posix_fadvise64(file.as_raw_fd(), offset, len, advice) };
-    }
-}
-
-#[cfg(not(target_os = "linux"))]
-fn advise(file: &File, _: u64, _: u64, _: Advice) {
-    let _ = file.as_raw_fd();
-}
-
-/// A number of bytes as a person reads it: `512 bytes`, `3.4 MiB`, `17.2 GiB`.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct ByteCount(pub u64);
-
-impl fmt::Display for ByteCount {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
-        const UNITS: [&str; 6] = ["KiB", "MiB", "GiB", "TiB", "PiB", "EiB"];
-        if self.0 < 1024 {
-            return f.pad(&format!("{} bytes", self.0));
-        }
-        let mut value = self.0 as f64 / 1024.0;
-        let mut unit = 0;
-        // What would be printed as 1024.00 belongs to the next unit.
-        while value >= 1023.995 && unit + 1 < UNITS.len() {
-            value /= 1024.0;
-            unit += 1;
-        }
-        f.pad(&format!("{value:.2} {}", UNITS[unit]))
-    }
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
-
-    #[test]
-    fn bytes_are_readable() {
-        let cases = [
-            (0, "0 bytes"),
-            (1023, "1023 bytes"),
-            (1024, "1.00 KiB"),
-            (1_048_575, "1.00 MiB"),
-            (5 << 30, "5.00 GiB"),
-            (u64::MAX, "16.00 EiB"),
-        ];
-        for (bytes, text) in cases {
-            assert_eq!(ByteCount(bytes).to_string(), text);
-        }
-    }
 
     #[test]
     fn a_reserved_file_has_its_length_and_reads_as_zeros() {

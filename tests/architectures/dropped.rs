@@ -3,21 +3,22 @@
 use crate::proof::{Subject, Tolerance, check_mask, choose, load, outputs, two_keeps};
 use crate::support::observed::Nothing;
 use moeslice::gguf::{self, Value};
-use moeslice::moe::{Experts, Identity, Kept, Provenance, PrunedShape, ShardPolicy};
+use moeslice::moe::{Experts, Identity, KeptExperts, Provenance, PrunedShape, ShardPolicy};
+use moeslice::progress::{Interrupt, Silent};
 use moeslice::slice::{self, VerifyError, Where};
 use std::path::Path;
 
 /// Cuts without the block, once to all experts and once to fewer.
 pub fn dropped(subject: &Subject, tolerance: Tolerance) {
-    let trunk = subject.experts.without_nextn(&subject.file).unwrap_or_else(|e| panic!("{e}"));
+    let trunk = subject.experts.without_mtp(&subject.file).unwrap_or_else(|e| panic!("{e}"));
     let whole = outputs(subject, &subject.model, &mut Nothing);
     for k in [trunk.n_expert, two_keeps(&trunk)[0]] {
         // The mask wants a choice for every layer of the model, the cut one for those that stay.
         let of_all = choose(&subject.experts, k, 5);
-        let kept: Kept = of_all
+        let kept: KeptExperts = of_all
             .iter()
-            .filter(|(layer, _)| **layer < trunk.n_layer)
-            .map(|(k, v)| (*k, v.clone()))
+            .filter(|(layer, _)| *layer < trunk.n_layer)
+            .map(|(layer, ids)| (layer, ids.to_vec()))
             .collect();
         let path =
             subject.cut_of(&trunk, &kept, &format!("trunk-{k}.gguf")).unwrap_or_else(|e| panic!("{e}"));
@@ -32,10 +33,10 @@ pub fn dropped(subject: &Subject, tolerance: Tolerance) {
     println!("{}: right without its block", trunk.architecture);
 }
 
-fn check_file(subject: &Subject, trunk: &Experts, kept: &Kept, path: &Path) {
+fn check_file(subject: &Subject, trunk: &Experts, kept: &KeptExperts, path: &Path) {
     let cut = gguf::Model::open(path).expect("a file that we read");
     let (n_before, n_layer) = (subject.experts.n_layer, subject.experts.n_layer - 1);
-    assert_eq!((trunk.n_layer, trunk.n_nextn), (n_layer, 0));
+    assert_eq!((trunk.n_layer, trunk.n_mtp), (n_layer, 0));
     assert_eq!(cut.arch_value("nextn_predict_layers"), None);
     assert_eq!(cut.arch_value("block_count"), Some(Value::U32(n_layer)));
     for (key, value) in subject.file.metadata().iter() {
@@ -58,7 +59,7 @@ fn check_file(subject: &Subject, trunk: &Experts, kept: &Kept, path: &Path) {
     assert_eq!(shape.file_bytes(ShardPolicy::Keep).expect("sizes"), [cut.total_bytes()]);
 
     for keep in [Some(kept), None] {
-        let verified = slice::verify(&subject.file, &cut, keep, &mut |_, _| {});
+        let verified = slice::verify(&subject.file, &cut, keep, &mut Silent, Interrupt::NEVER);
         assert_eq!(verified.unwrap_or_else(|e| panic!("{e}")).tensors, left.len() as u64);
     }
     // The block may be missing only because the file says so.
@@ -77,7 +78,7 @@ fn check_file(subject: &Subject, trunk: &Experts, kept: &Kept, path: &Path) {
     let mut out = std::fs::File::create(&edited).expect("a file");
     gguf::write_model(&mut out, &metadata, &tensors).expect("a model");
     let edited = gguf::Model::open(&edited).expect("a file that we read");
-    match slice::verify(&subject.file, &edited, None, &mut |_, _| {}) {
+    match slice::verify(&subject.file, &edited, None, &mut Silent, Interrupt::NEVER) {
         Err(VerifyError::Differs(found)) => assert!(matches!(found.first.place, Where::Metadata { .. })),
         Err(VerifyError::Kept { .. }) => {}
         other => panic!("{other:?}"),

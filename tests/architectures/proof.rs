@@ -1,14 +1,19 @@
 //! What is proven of one model, in a process of its own.
 
-use crate::support::observed::{MultipliedIds, Nothing, Shape, nextn_pass, pass};
+use crate::support::observed::{MultipliedIds, Nothing, Shape, mtp_pass, pass};
 use crate::support::random::Random;
 use crate::support::tiny::TinyModel;
+use moeslice::arch::ProfilePass;
+use moeslice::corpus::{Content, CorpusText, Text};
 use moeslice::evaluate::ExpertMask;
 use moeslice::gguf;
 use moeslice::llama::{Backend, Device, FlashAttention, Model, Observer, Observers, Placement, Token};
-use moeslice::moe::{Experts, Identity, Kept, LayerKind, ProfilePass, Provenance};
-use moeslice::profile::{Content, CorpusFile, CorpusText, Profile, ProfileOptions, Text, profile};
+use moeslice::moe::{Experts, Identity, KeptExperts, LayerKind, Provenance};
+use moeslice::profile::{Profile, ProfileOptions, profile};
+use moeslice::progress::{Interrupt, Silent};
 use moeslice::slice::{self, Cut, Options};
+use moeslice::usage::CorpusFile;
+use moeslice::windows::WindowOptions;
 use std::path::{Path, PathBuf};
 
 /// Tokens of a window; the last of several is shorter.
@@ -42,7 +47,7 @@ impl Subject {
 
     /// Whether tokens see those that follow.
     fn encode(&self) -> bool {
-        self.experts.family.is_some_and(|family| family.profile == ProfilePass::NonCausal)
+        self.experts.arch.is_some_and(|arch| arch.profile == ProfilePass::NonCausal)
     }
 
     /// Whether the model has an LM head at all.
@@ -57,24 +62,29 @@ impl Subject {
     }
 
     /// Writes the model cut to `kept`.
-    pub fn cut(&self, kept: &Kept, name: &str) -> Result<PathBuf, slice::SliceError> {
+    pub fn cut(&self, kept: &KeptExperts, name: &str) -> Result<PathBuf, slice::SliceError> {
         self.cut_of(&self.experts, kept, name)
     }
 
-    /// Writes the model cut to `kept` of `experts`, its own or those without NextN blocks.
-    pub fn cut_of(&self, experts: &Experts, kept: &Kept, name: &str) -> Result<PathBuf, slice::SliceError> {
+    /// Writes the model cut to `kept` of `experts`, its own or those without MTP blocks.
+    pub fn cut_of(
+        &self,
+        experts: &Experts,
+        kept: &KeptExperts,
+        name: &str,
+    ) -> Result<PathBuf, slice::SliceError> {
         let identity = Identity::of(&self.file, &self.experts).expect("an identity");
         let provenance = Provenance::new(&self.file, &identity, "frequency", "test", Vec::new());
         let cut = Cut { model: &self.file, experts, keep: kept, provenance };
         let path = self.folder.path().join(name);
-        slice::prune(&cut, &path, &Options::default(), &mut |_, _| {})?;
+        slice::prune(&cut, &path, &Options::default(), &mut Silent)?;
         Ok(path)
     }
 }
 
 pub fn load(path: &Path, placement: &Placement) -> Model {
     let backend = Backend::start().expect("llama.cpp");
-    Model::load(backend, path, placement, &mut |_| true).unwrap_or_else(|e| panic!("{e}"))
+    Model::load(backend, path, placement, &mut Silent, Interrupt::NEVER).unwrap_or_else(|e| panic!("{e}"))
 }
 
 /// A text of which every 5 bytes are a token of the vocabulary for tests.
@@ -86,8 +96,7 @@ fn text() -> String {
 /// The profile counts what the graph multiplies, whatever the shape of the pass.
 pub fn counts(subject: &Subject) {
     let architecture = &subject.experts.architecture;
-    let logits_only =
-        matches!(subject.experts.family.map(|family| family.profile), Some(ProfilePass::Logits(_)));
+    let logits_only = matches!(subject.experts.arch.map(|arch| arch.profile), Some(ProfilePass::Logits(_)));
     let ubatches: &[u32] = if subject.encode() { &[WINDOW] } else { &[WINDOW, 10] };
     for head in [true, false] {
         if head && !subject.head() || !head && logits_only {
@@ -106,16 +115,16 @@ pub fn counts(subject: &Subject) {
     println!("{architecture}: counts are right");
 }
 
-/// The profile of a NextN block counts what its graph multiplies, and leaves the counts of the trunk as they are.
-pub fn nextn_counts(subject: &Subject, layer: u32) {
-    let placement = Placement { nextn: true, ..subject.placement.clone() };
+/// The profile of an MTP block counts what its graph multiplies, and leaves the counts of the trunk as they are.
+pub fn mtp_counts(subject: &Subject, layer: u32) {
+    let placement = Placement { mtp: true, ..subject.placement.clone() };
     let model = load(&subject.path, &placement);
     for n_ubatch in [WINDOW, 10] {
         let shape = Shape { n_ctx: WINDOW, n_ubatch, head: true, encode: false, exact: false };
         let mut seen = MultipliedIds::default();
-        nextn_pass(&model, &subject.windows(), shape, &mut seen).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
+        mtp_pass(&model, &subject.windows(), shape, &mut seen).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
         assert_eq!(seen.counts.keys().copied().collect::<Vec<_>>(), [layer], "layers that the block runs");
-        let n_used = subject.experts.layer(layer).expect("a layer").n_used;
+        let n_expert_used = subject.experts.layer(layer).expect("a layer").n_expert_used;
         for weights in [false, true] {
             let with = run_profile(subject, &model, shape, weights, true);
             let without = run_profile(subject, &model, shape, weights, false);
@@ -123,36 +132,38 @@ pub fn nextn_counts(subject: &Subject, layer: u32) {
             assert_eq!((usage.layer, trunk), (layer, without.layers.as_slice()));
             let steps = (TOKENS - TOKENS.div_ceil(WINDOW as usize)) as u64;
             assert_eq!(usage.total.n_tokens, steps);
-            assert_eq!(usage.total.count.iter().sum::<u64>(), steps * u64::from(n_used));
+            assert_eq!(usage.total.count.iter().sum::<u64>(), steps * u64::from(n_expert_used));
             let graph = |id: usize| seen.counts[&layer].get(&(id as i32)).copied().unwrap_or(0);
             let graph: Vec<u64> = (0..usage.total.count.len()).map(graph).collect();
             assert_eq!(usage.total.count, graph, "{shape:?}, weights {weights}");
         }
     }
-    println!("{}: counts of the NextN block are right", subject.experts.architecture);
+    println!("{}: counts of the MTP block are right", subject.experts.architecture);
 }
 
-fn run_profile(subject: &Subject, model: &Model, shape: Shape, weights: bool, nextn: bool) -> Profile {
+fn run_profile(subject: &Subject, model: &Model, shape: Shape, weights: bool, mtp: bool) -> Profile {
     let options = ProfileOptions {
-        ctx_size: WINDOW,
-        batch_size: 2 * WINDOW,
-        ubatch_size: shape.n_ubatch,
-        threads: 1,
-        flash_attention: FlashAttention::Off,
+        windows: WindowOptions {
+            ctx_size: WINDOW,
+            batch_size: 2 * WINDOW,
+            ubatch_size: shape.n_ubatch,
+            threads: 1,
+            flash_attention: FlashAttention::Off,
+            interrupt: Interrupt::NEVER,
+        },
         chunks: None,
         weights,
         parse_special: false,
         generate: None,
         lm_head: shape.head,
-        nextn,
-        interrupt: None,
+        mtp,
     };
     let file = CorpusFile { path: "text".into(), bytes: 0, sha256: String::new() };
     let corpus = CorpusText {
         name: "text".into(),
         texts: vec![Text { path: "text.txt".into(), file, content: Content::Plain(text()) }],
     };
-    profile(model, &subject.experts, &[corpus], &options, &mut |_| {})
+    profile(model, &subject.experts, &[corpus], &options, &mut Silent)
         .unwrap_or_else(|e| panic!("{shape:?}, weights {weights}: {e}"))
 }
 
@@ -162,7 +173,7 @@ fn check_counts(subject: &Subject, seen: &MultipliedIds, shape: Shape, weights: 
         .experts
         .layers
         .iter()
-        .filter(|layer| layer.kind != LayerKind::NextN)
+        .filter(|layer| layer.kind != LayerKind::Mtp)
         .map(|layer| layer.layer)
         .collect();
     assert_eq!(profile.layers.iter().map(|layer| layer.layer).collect::<Vec<_>>(), expected);
@@ -174,7 +185,11 @@ fn check_counts(subject: &Subject, seen: &MultipliedIds, shape: Shape, weights: 
             (0..layer.n_expert as i32).map(|id| graph.get(&id).copied().unwrap_or(0)).collect();
         assert_eq!(usage.total.count, graph, "layer {}, {shape:?}, weights {weights}", usage.layer);
         assert_eq!(usage.total.n_tokens, TOKENS as u64);
-        assert_eq!(graph.iter().sum::<u64>(), TOKENS as u64 * u64::from(layer.n_used), "all that are seen");
+        assert_eq!(
+            graph.iter().sum::<u64>(),
+            TOKENS as u64 * u64::from(layer.n_expert_used),
+            "all that are seen"
+        );
         if layer.kind == LayerKind::Hash {
             assert_eq!(usage.total.count, table_counts(subject, usage.layer), "by the table");
         }
@@ -252,7 +267,7 @@ pub fn cuts(subject: &Subject, tolerance: Tolerance) {
 
 /// Two numbers of experts below all, the second a small one.
 pub fn two_keeps(experts: &Experts) -> Vec<u32> {
-    let mut possible = experts.possible_keeps();
+    let mut possible = experts.possible_counts();
     possible.pop();
     let large = possible.len().saturating_sub(2);
     let small = 1.min(large);
@@ -262,8 +277,8 @@ pub fn two_keeps(experts: &Experts) -> Vec<u32> {
 }
 
 /// Experts at random, other ones in each layer, as many from each group.
-pub fn choose(experts: &Experts, k: u32, seed: u64) -> Kept {
-    let groups = experts.groups.filter(|_| experts.family.is_none_or(|family| family.groups));
+pub fn choose(experts: &Experts, k: u32, seed: u64) -> KeptExperts {
+    let groups = experts.groups.filter(|_| experts.arch.is_none_or(|arch| arch.groups));
     let groups = groups.map_or(1, |groups| groups.count as usize);
     let of_layer = |layer: &moeslice::moe::ExpertLayer| {
         let mut random = Random::of(seed, &format!("keep of layer {}", layer.layer));
@@ -280,9 +295,10 @@ pub fn choose(experts: &Experts, k: u32, seed: u64) -> Kept {
 }
 
 /// Every tensor is what a plain reading of the names makes of it, and the product's own check agrees.
-fn check_file(subject: &Subject, kept: &Kept, path: &Path) {
+fn check_file(subject: &Subject, kept: &KeptExperts, path: &Path) {
     let cut = gguf::Model::open(path).expect("a file that we read");
-    slice::verify(&subject.file, &cut, Some(kept), &mut |_, _| {}).unwrap_or_else(|e| panic!("{e}"));
+    slice::verify(&subject.file, &cut, Some(kept), &mut Silent, Interrupt::NEVER)
+        .unwrap_or_else(|e| panic!("{e}"));
     let bytes = std::fs::read(path).expect("the file");
     assert_eq!(cut.tensors().len(), subject.tiny.tensors.len());
     for (tensor, (info, data)) in cut.tensors().iter().zip(&subject.tiny.tensors) {
@@ -293,7 +309,7 @@ fn check_file(subject: &Subject, kept: &Kept, path: &Path) {
         match layer {
             Some((_, "ffn_gate_tid2eid.weight")) => assert_eq!(tensor.info.dims, info.dims),
             Some((layer, part)) if has_experts(part) => {
-                let ids = &kept[&layer];
+                let ids = kept.layer(layer).expect("a layer with experts");
                 let n_expert = *info.dims.last().expect("a dimension") as usize;
                 let slab = data.len() / n_expert;
                 let expected: Vec<u8> =
@@ -317,19 +333,22 @@ fn has_experts(part: &str) -> bool {
     matrices || router || stem.starts_with("exp_probs_b")
 }
 
-pub fn check_mask(subject: &Subject, kept: &Kept, path: &Path, tolerance: Tolerance) {
+pub fn check_mask(subject: &Subject, kept: &KeptExperts, path: &Path, tolerance: Tolerance) {
     let cut = load(path, &subject.placement);
     let expected = outputs(subject, &cut, &mut Nothing);
     let largest = expected.iter().flatten().fold(0.0_f32, |max, x| max.max(x.abs()));
     assert!(largest > 0.0 && expected.iter().flatten().all(|x| x.is_finite()), "outputs of the cut file");
-    let masked = |kept: &Kept| {
+    let masked = |kept: &KeptExperts| {
         let mut mask = ExpertMask::new(&subject.experts, kept).unwrap_or_else(|e| panic!("{e}"));
         let mut seen = MultipliedIds::default();
         let mut both = Observers::new([&mut mask as &mut dyn Observer, &mut seen]);
         let found = outputs(subject, &subject.model, &mut both);
         mask.check_reached().unwrap_or_else(|e| panic!("{e}"));
         for (layer, counts) in &seen.counts {
-            let strays = counts.keys().filter(|id| !kept[layer].contains(&(**id as u32))).count();
+            let strays = counts
+                .keys()
+                .filter(|id| !kept.layer(*layer).is_some_and(|ids| ids.contains(&(**id as u32))))
+                .count();
             assert_eq!(strays, 0, "masked experts of layer {layer} that were used all the same");
         }
         (found, seen)
@@ -353,9 +372,14 @@ pub fn check_mask(subject: &Subject, kept: &Kept, path: &Path, tolerance: Tolera
 }
 
 /// The most used expert of the first layer of a kind gives its place to one that was removed, in its group.
-fn swap_one(subject: &Subject, kept: &Kept, kind: LayerKind, seen: &MultipliedIds) -> Option<Kept> {
+fn swap_one(
+    subject: &Subject,
+    kept: &KeptExperts,
+    kind: LayerKind,
+    seen: &MultipliedIds,
+) -> Option<KeptExperts> {
     let cut = |layer: &&moeslice::moe::ExpertLayer| {
-        layer.kind == kind && kept[&layer.layer].len() < layer.n_expert as usize
+        layer.kind == kind && kept.layer(layer.layer).is_some_and(|ids| ids.len() < layer.n_expert as usize)
     };
     let layer = subject.experts.layers.iter().find(cut)?;
     let (&most_used, _) = seen.counts[&layer.layer].iter().max_by_key(|&(id, count)| (count, id))?;
@@ -363,10 +387,11 @@ fn swap_one(subject: &Subject, kept: &Kept, kind: LayerKind, seen: &MultipliedId
     let size = layer.n_expert / groups;
     let group = most_used as u32 / size;
     let mut wrong = kept.clone();
-    let ids = wrong.get_mut(&layer.layer)?;
+    let mut ids = wrong.layer(layer.layer)?.to_vec();
     let removed = (group * size..(group + 1) * size).find(|id| !ids.contains(id))?;
     *ids.iter_mut().find(|id| **id == most_used as u32)? = removed;
     ids.sort_unstable();
+    wrong.insert(layer.layer, ids);
     Some(wrong)
 }
 

@@ -5,9 +5,11 @@ use crate::support::isolated;
 use crate::support::random::Random;
 use crate::support::recipe::Recipe;
 use crate::support::tiny::TinyModel;
+use moeslice::arch::ProfilePass;
 use moeslice::evaluate::ExpertMask;
 use moeslice::gguf::{Model, OwnedValue, TensorInfo, TensorType};
-use moeslice::moe::{Experts, Identity, Kept, ProfilePass, Provenance};
+use moeslice::moe::{Experts, Identity, KeptExperts, Provenance};
+use moeslice::progress::{Interrupt, Silent};
 use moeslice::slice::{self, Cut, Options};
 use std::path::Path;
 
@@ -30,22 +32,23 @@ impl OnDisk {
     }
 
     /// The reason why a cut to `kept` is refused; nothing may have been written.
-    fn refusal(&self, kept: &Kept) -> String {
+    fn refusal(&self, kept: &KeptExperts) -> String {
         let error = self.cut(kept).expect_err("a cut that is refused");
         let files = std::fs::read_dir(self.folder.path()).expect("the folder").count();
         assert_eq!(files, 1, "only the model itself is there after: {error}");
         error
     }
 
-    fn cut(&self, kept: &Kept) -> Result<(), String> {
+    fn cut(&self, kept: &KeptExperts) -> Result<(), String> {
         let experts = self.experts()?;
         let identity = Identity::of(&self.model, &experts).expect("an identity");
         let provenance = Provenance::new(&self.model, &identity, "frequency", "test", Vec::new());
         let cut = Cut { model: &self.model, experts: &experts, keep: kept, provenance };
         let path = self.folder.path().join("cut.gguf");
-        slice::prune(&cut, &path, &Options::default(), &mut |_, _| {}).map_err(|error| error.to_string())?;
+        slice::prune(&cut, &path, &Options::default(), &mut Silent).map_err(|error| error.to_string())?;
         let pruned = Model::open(&path).map_err(|error| error.to_string())?;
-        slice::verify(&self.model, &pruned, Some(kept), &mut |_, _| {}).map_err(|error| error.to_string())?;
+        slice::verify(&self.model, &pruned, Some(kept), &mut Silent, Interrupt::NEVER)
+            .map_err(|error| error.to_string())?;
         Ok(())
     }
 }
@@ -55,7 +58,7 @@ fn plain(architecture: &str) -> TinyModel {
 }
 
 /// The first `k` experts of every layer.
-fn first(experts: &Experts, k: u32) -> Kept {
+fn first(experts: &Experts, k: u32) -> KeptExperts {
     experts.layers.iter().map(|layer| (layer.layer, (0..k).collect())).collect()
 }
 
@@ -70,12 +73,12 @@ fn chunk_experts() {
     let model = OnDisk::new(&plain("grovemoe"));
     let experts = model.experts().expect("it can be looked at");
     assert!(experts.chunks);
-    assert_eq!(experts.possible_keeps(), [8]);
+    assert_eq!(experts.possible_counts(), [8]);
     let kept = first(&experts, 6);
     assert_says(&model.refusal(&kept), &["grovemoe", "chunk", "renumbers"]);
     let mask = ExpertMask::new(&experts, &kept).err().expect("no mask").to_string();
     assert_says(&mask, &["chunk"]);
-    let pass = experts.family.expect("a row").profile;
+    let pass = experts.arch.expect("a row").profile;
     assert!(matches!(pass, ProfilePass::Impossible(_)));
 }
 
@@ -160,11 +163,11 @@ fn groups_that_keep_different_numbers() {
     recipe.experts(16, 3).set("expert_group_count", 4_u32).set("expert_group_used_count", 2_u32);
     let model = OnDisk::new(&crate::tiny(&recipe));
     let experts = model.experts().expect("groups");
-    assert_eq!(experts.possible_keeps(), [8, 12, 16]);
+    assert_eq!(experts.possible_counts(), [8, 12, 16]);
     let even = choose(&experts, 8, 0);
     let mut uneven = even.clone();
     uneven.insert(2, vec![0, 1, 2, 4, 8, 9, 12, 13]);
-    assert_says(&model.refusal(&uneven), &["group 0 of layer 2", "keeps 3", "2"]);
+    assert_says(&model.refusal(&uneven), &["layer 2: group 0", "keeps 3", "2"]);
     assert!(ExpertMask::new(&experts, &uneven).is_err());
     model.cut(&even).expect("the same number of each group");
 }
@@ -211,7 +214,7 @@ fn a_table_is_rewritten() {
         let (before, after) = (ids(before), ids(after));
         for (place, (old, new)) in before.iter().zip(&after).enumerate() {
             assert!(*new < 5 && !after[..place].contains(new), "{before:?} became {after:?}");
-            if let Ok(stays) = kept[&0].binary_search(old) {
+            if let Ok(stays) = kept[0].binary_search(old) {
                 assert_eq!(*new as usize, stays, "{before:?} became {after:?}");
             }
         }
@@ -234,7 +237,7 @@ fn an_architecture_of_tomorrow() {
     tiny.metadata.set("general.architecture", "qwen9moe");
     let model = OnDisk::new(&tiny);
     let experts = model.experts().expect("the general rules");
-    assert!(experts.family.is_none());
+    assert!(experts.arch.is_none());
     let kept = choose(&experts, 6, 0);
     assert!(!ExpertMask::new(&experts, &kept).expect("a mask by the general rules").is_proven());
     model.cut(&kept).expect("a cut by the general rules");

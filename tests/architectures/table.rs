@@ -1,8 +1,8 @@
 //! One row for every architecture of the linked llama.cpp.
 
 use crate::support::isolated;
+use moeslice::arch;
 use moeslice::llama::Backend;
-use moeslice::moe;
 use std::collections::BTreeMap;
 
 /// What is known of an architecture, and how.
@@ -162,16 +162,16 @@ fn every_architecture_of_llama_cpp_has_a_row() {
 #[test]
 fn the_product_knows_the_same_architectures() {
     for (name, row) in rows() {
-        let family = moe::family(name);
+        let arch = arch::architecture(name);
         let dense = matches!(row, Row::Dense | Row::DenseByCode);
-        assert_eq!(family.is_none(), dense, "{name} is {row:?}");
-        let Some(family) = family else { continue };
-        assert_eq!(family.refuse.is_some(), row == Row::Refused, "{name} is {row:?}");
-        let proven = matches!(family.mask, moe::Mask::Proven(_));
-        assert_eq!(proven, row == Row::Proven, "{name} is {row:?}, its mask {:?}", family.mask);
+        assert_eq!(arch.is_none(), dense, "{name} is {row:?}");
+        let Some(arch) = arch else { continue };
+        assert_eq!(arch.refuse.is_some(), row == Row::Refused, "{name} is {row:?}");
+        let proven = matches!(arch.mask, arch::Mask::Proven(_));
+        assert_eq!(proven, row == Row::Proven, "{name} is {row:?}, its mask {:?}", arch.mask);
     }
-    for family in moe::families() {
-        assert!(rows().contains_key(family.architecture), "{}", family.architecture);
+    for arch in arch::architectures() {
+        assert!(rows().contains_key(arch.architecture), "{}", arch.architecture);
     }
 }
 

@@ -5,8 +5,9 @@ use crate::proof::{self, Subject, Tolerance};
 use crate::support::isolated;
 use crate::support::recipe::Recipe;
 use crate::support::tiny::TinyModel;
+use moeslice::arch::{self, GatingFunction, MtpSupport};
 use moeslice::gguf::TensorType;
-use moeslice::moe::{self, Gate, LayerKind, NextN, Role};
+use moeslice::moe::{LayerKind, Role};
 
 /// A test for each variant, and what its child process does.
 macro_rules! variants {
@@ -38,9 +39,9 @@ variants! {
     groups_that_the_router_passes_by: prove_all(grouped("kolibri1"));
     weights_as_they_are_softmax: prove_all(model("deepseek2", |recipe| { recipe.set("expert_weights_norm", false); }));
     weights_as_they_are_sigmoid: prove_all(model("glm4moe", |recipe| { recipe.set("expert_weights_norm", false); }));
-    gate_by_key_softmax: prove_all(gated("dots1", 1, Gate::Softmax));
-    gate_by_key_sigmoid: prove_all(gated("deepseek2", 2, Gate::Sigmoid));
-    gate_of_the_selected: prove_all(gated("smallthinker", 3, Gate::SoftmaxOfSelected));
+    gate_by_key_softmax: prove_all(gated("dots1", 1, GatingFunction::Softmax));
+    gate_by_key_sigmoid: prove_all(gated("deepseek2", 2, GatingFunction::Sigmoid));
+    gate_of_the_selected: prove_all(gated("smallthinker", 3, GatingFunction::SoftmaxOfSelected));
     without_selection_bias: prove_all(without("deepseek2", "exp_probs_b"));
     without_selection_bias_ernie: prove_all(without("ernie4_5-moe", "exp_probs_b"));
     without_scales: prove_all(without("qwen3moe", "scale"));
@@ -67,28 +68,28 @@ variants! {
     experts_96: prove_all(model("deepseek2", |recipe| { recipe.experts(96, 6); }));
     experts_224: prove_all(model("qwen2moe", |recipe| { recipe.experts(224, 8); }));
     sizes_that_equal_the_experts: prove_all(sizes_that_equal_the_experts());
-    nextn_bailingmoe2: prove_stored_nextn("bailingmoe2");
-    nextn_bailingmoe3: prove_nextn("bailingmoe3");
-    nextn_cohere2moe: prove_nextn("cohere2moe");
-    nextn_deepseek2: prove_nextn("deepseek2");
-    nextn_deepseek32: prove_nextn("deepseek32");
-    nextn_deepseek4: prove_stored_nextn("deepseek4");
-    nextn_dots3note: prove_dense_nextn("dots3note");
-    nextn_exaone_moe: prove_dense_nextn("exaone-moe");
-    nextn_glm_dsa: prove_nextn("glm-dsa");
-    nextn_glm4moe: prove_with_nextn(nextn_model("glm4moe", true), true);
-    nextn_glm4moe_with_sections: prove_with_nextn(nextn_model("glm4moe", false), false);
-    nextn_glm5_next: prove_nextn("glm5-next");
-    nextn_hy_v3: prove_nextn("hy_v3");
-    nextn_mellum: prove_nextn("mellum");
-    nextn_mimo2: prove_nextn("mimo2");
-    nextn_mistral4: prove_nextn("mistral4");
-    nextn_nemotron_h: prove_nextn("nemotron_h");
-    nextn_nemotron_h_moe: prove_nextn("nemotron_h_moe");
-    nextn_qwen35moe: prove_nextn("qwen35moe");
-    nextn_qwen3next: prove_nextn("qwen3next");
-    nextn_qwen4exp: prove_nextn("qwen4exp");
-    nextn_step35: prove_nextn("step35");
+    mtp_bailingmoe2: prove_stored_mtp("bailingmoe2");
+    mtp_bailingmoe3: prove_mtp("bailingmoe3");
+    mtp_cohere2moe: prove_mtp("cohere2moe");
+    mtp_deepseek2: prove_mtp("deepseek2");
+    mtp_deepseek32: prove_mtp("deepseek32");
+    mtp_deepseek4: prove_stored_mtp("deepseek4");
+    mtp_dots3note: prove_dense_mtp("dots3note");
+    mtp_exaone_moe: prove_dense_mtp("exaone-moe");
+    mtp_glm_dsa: prove_mtp("glm-dsa");
+    mtp_glm4moe: prove_with_mtp(mtp_model("glm4moe", true), true);
+    mtp_glm4moe_with_sections: prove_with_mtp(mtp_model("glm4moe", false), false);
+    mtp_glm5_next: prove_mtp("glm5-next");
+    mtp_hy_v3: prove_mtp("hy_v3");
+    mtp_mellum: prove_mtp("mellum");
+    mtp_mimo2: prove_mtp("mimo2");
+    mtp_mistral4: prove_mtp("mistral4");
+    mtp_nemotron_h: prove_mtp("nemotron_h");
+    mtp_nemotron_h_moe: prove_mtp("nemotron_h_moe");
+    mtp_qwen35moe: prove_mtp("qwen35moe");
+    mtp_qwen3next: prove_mtp("qwen3next");
+    mtp_qwen4exp: prove_mtp("qwen4exp");
+    mtp_step35: prove_mtp("step35");
 }
 
 fn prove(name: &str) {
@@ -107,15 +108,15 @@ fn prove_rounded(tiny: TinyModel) {
     proof::all(&Subject::new(tiny, Vec::new()), Tolerance { same: 1e-5, top1: true });
 }
 
-/// The experts of a NextN block are cut with the others, and have no part in what the trunk computes.
-fn prove_nextn(architecture: &str) {
-    let runs = moe::family(architecture).is_some_and(|family| family.nextn == NextN::Runs);
-    prove_with_nextn(nextn_model(architecture, false), runs);
+/// The experts of an MTP block are cut with the others, and have no part in what the trunk computes.
+fn prove_mtp(architecture: &str) {
+    let runs = arch::architecture(architecture).is_some_and(|arch| arch.mtp == MtpSupport::Runs);
+    prove_with_mtp(mtp_model(architecture, false), runs);
 }
 
-fn nextn_model(architecture: &str, unsectioned: bool) -> TinyModel {
+fn mtp_model(architecture: &str, unsectioned: bool) -> TinyModel {
     let mut tiny = model(architecture, |recipe| {
-        recipe.nextn();
+        recipe.mtp();
         if unsectioned {
             recipe.unset("rope.dimension_sections");
         }
@@ -127,14 +128,14 @@ fn nextn_model(architecture: &str, unsectioned: bool) -> TinyModel {
 }
 
 /// The same where llama.cpp makes no tensors for the block: those of one more layer serve.
-fn prove_stored_nextn(architecture: &str) {
-    let runs = moe::family(architecture).is_some_and(|family| family.nextn == NextN::Runs);
-    prove_with_nextn(stored_nextn(architecture), runs);
+fn prove_stored_mtp(architecture: &str) {
+    let runs = arch::architecture(architecture).is_some_and(|arch| arch.mtp == MtpSupport::Runs);
+    prove_with_mtp(stored_mtp(architecture), runs);
 }
 
-fn stored_nextn(architecture: &str) -> TinyModel {
+fn stored_mtp(architecture: &str) -> TinyModel {
     let mut tiny = model(architecture, |recipe| {
-        recipe.nextn().unset("nextn_predict_layers");
+        recipe.mtp().unset("nextn_predict_layers");
     });
     tiny.metadata.set(&format!("{architecture}.nextn_predict_layers"), 1_u32);
     let last = last_block(&tiny);
@@ -150,8 +151,8 @@ fn stored_nextn(architecture: &str) -> TinyModel {
 }
 
 /// The block has no experts, whatever the layers have.
-fn prove_dense_nextn(architecture: &str) {
-    let mut tiny = stored_nextn(architecture);
+fn prove_dense_mtp(architecture: &str) {
+    let mut tiny = stored_mtp(architecture);
     let last = last_block(&tiny);
     let not_there = ["exps", "shexp", "gate_inp", "exp_probs", "indexer"];
     tiny.tensors.retain(|(info, _)| {
@@ -164,7 +165,7 @@ fn prove_dense_nextn(architecture: &str) {
     // llama.cpp counts the block's share of these factors as a tensor of its own, and misses it in the file.
     tiny.tensors.retain(|(info, _)| info.name != "rope_freqs.weight");
     let subject = Subject::new(tiny, Vec::new());
-    assert_eq!(subject.experts.n_nextn, 1);
+    assert_eq!(subject.experts.n_mtp, 1);
     assert!(subject.experts.layers.iter().all(|layer| layer.kind == LayerKind::Trunk));
     proof::all(&subject, Tolerance { same: 1e-5, top1: true });
     dropped(&subject, Tolerance { same: 1e-5, top1: true });
@@ -178,14 +179,14 @@ fn last_block(tiny: &TinyModel) -> String {
     format!("blk.{}.", blocks.max().expect("blocks"))
 }
 
-fn prove_with_nextn(tiny: TinyModel, runs: bool) {
+fn prove_with_mtp(tiny: TinyModel, runs: bool) {
     let subject = Subject::new(tiny, Vec::new());
     let last = subject.experts.layers.last().expect("layers");
-    assert_eq!(last.kind, LayerKind::NextN, "the experts of block {}", last.layer);
+    assert_eq!(last.kind, LayerKind::Mtp, "the experts of block {}", last.layer);
     assert_eq!(last.layer, subject.experts.n_layer - 1);
-    assert_eq!(subject.experts.nextn_that_runs(), runs.then_some(last.layer));
+    assert_eq!(subject.experts.mtp_that_runs(), runs.then_some(last.layer));
     if runs {
-        proof::nextn_counts(&subject, last.layer);
+        proof::mtp_counts(&subject, last.layer);
     }
     proof::all(&subject, Tolerance { same: 1e-5, top1: true });
     dropped(&subject, Tolerance { same: 1e-5, top1: true });
@@ -204,8 +205,8 @@ fn grouped(architecture: &str) -> TinyModel {
     })
 }
 
-fn gated(architecture: &str, key: u32, gate: Gate) -> TinyModel {
-    assert_eq!(Gate::from_key(key.into()), Some(gate));
+fn gated(architecture: &str, key: u32, gate: GatingFunction) -> TinyModel {
+    assert_eq!(GatingFunction::from_key(key.into()), Some(gate));
     model(architecture, |recipe| {
         recipe.set("expert_gating_func", key);
     })
@@ -245,7 +246,7 @@ fn used_per_layer(architecture: &str, stated: &[u32], taken: &[u32]) -> TinyMode
     });
     let subject = Subject::new(tiny.clone(), Vec::new());
     assert_eq!(subject.experts.n_expert_used, *stated.iter().max().expect("layers"));
-    assert_eq!(subject.experts.layers.iter().map(|layer| layer.n_used).collect::<Vec<_>>(), taken);
+    assert_eq!(subject.experts.layers.iter().map(|layer| layer.n_expert_used).collect::<Vec<_>>(), taken);
     tiny
 }
 

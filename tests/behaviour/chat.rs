@@ -3,9 +3,10 @@
 use crate::profile::{counts, profile, sums};
 use crate::support::{demo, folder, json, moeslice, refuses, succeeds, variant};
 use moeslice::llama::{
-    Backend, Batch, Context, ContextOptions, FlashAttention, Model, Node, ObserveError, Observer, Outputs,
-    Part, Placement, Site, Token,
+    Backend, Batch, Context, ContextOptions, FlashAttention, Model, ModelPart, Node, ObserveError, Observer,
+    PassOutputs, Placement, Site, Token,
 };
+use moeslice::progress::{Interrupt, Silent};
 use serde_json::Value;
 use std::fs;
 use std::path::Path;
@@ -225,18 +226,18 @@ impl Observer for Blind {
 fn answer(model: &Path, prompt: &str, n: usize) -> Selected {
     let backend = Backend::start().unwrap();
     let placement = Placement { devices: Some(Vec::new()), ..Placement::default() };
-    let model = Model::load(backend, model, &placement, &mut |_| true).unwrap();
+    let model = Model::load(backend, model, &placement, &mut Silent, Interrupt::NEVER).unwrap();
     let options = ContextOptions {
         n_ctx: 256,
         n_seq: 1,
         n_batch: 256,
         n_ubatch: 256,
         threads: 2,
-        part: Part::Trunk,
-        outputs: Outputs::Logits,
+        part: ModelPart::Trunk,
+        outputs: PassOutputs::Logits,
         exact_cache: false,
         flash_attention: FlashAttention::Auto,
-        interrupt: None,
+        interrupt: Interrupt::NEVER,
     };
     let mut context = Context::new(&model, &options).unwrap();
     let mut batch = Batch::new();

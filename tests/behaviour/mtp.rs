@@ -18,7 +18,7 @@ fn child() {
     let Some(task) = isolated::task() else { return };
     let (architecture, path) = task.split_once(' ').expect("an architecture and a path");
     let mut recipe = Recipe::of(architecture);
-    recipe.nextn();
+    recipe.mtp();
     // llama.cpp has a graph for the block of glm4moe only without these.
     recipe.unset("rope.dimension_sections");
     let mut tiny = TinyModel::of(&recipe).unwrap_or_else(|e| panic!("{e}"));

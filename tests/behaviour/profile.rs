@@ -17,8 +17,9 @@ pub fn profile(model: &Path, output: &Path) -> assert_cmd::Command {
 }
 
 fn text(length: usize) -> String {
-    let code = fs::read_to_string(repository("src/profile/corpus.rs")).unwrap();
-    code.chars().take(length).collect()
+    let files = ["expression.py", "digraph.py", "intervals.py"];
+    let read = |name: &str| fs::read_to_string(repository("corpora/dev").join(name)).unwrap();
+    files.map(read).concat().chars().take(length).collect()
 }
 
 pub fn sums<'u>(usage: &'u Value, layer: usize, corpus: &str) -> &'u Value {

@@ -198,9 +198,9 @@ fn an_edited_usage_is_caught() {
 fn a_bare_map_is_a_plan_and_each_fault_of_one_is_named() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
-    type Keep = BTreeMap<String, Vec<u32>>;
-    let good: Keep = (0..4).map(|layer| (layer.to_string(), (layer..layer + 8).collect())).collect();
-    let try_plan = |change: fn(&mut Keep)| {
+    type KeepTarget = BTreeMap<String, Vec<u32>>;
+    let good: KeepTarget = (0..4).map(|layer| (layer.to_string(), (layer..layer + 8).collect())).collect();
+    let try_plan = |change: fn(&mut KeepTarget)| {
         let mut plan = good.clone();
         change(&mut plan);
         fs::write(at("plan.json"), json!(plan).to_string()).unwrap();

@@ -16,7 +16,7 @@ fn one_command_leaves_a_usage_file_and_a_model_that_runs() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     fs::create_dir(at("text")).unwrap();
-    fs::copy(repository("src/profile/corpus.rs"), at("text/code.rs")).unwrap();
+    fs::copy(repository("corpora/dev/expression.py"), at("text/code.py")).unwrap();
     let table = succeeds(&mut run(&demo(), &at("text"), "75%", &at("model-24e.gguf")));
     for part in ["32 → 24 a layer", "routing kept", "in layer", "compared with the source"] {
         assert!(table.contains(part), "{part:?} is missing in:\n{table}");
@@ -41,7 +41,7 @@ fn one_command_leaves_a_usage_file_and_a_model_that_runs() {
 fn any_shard_of_a_model_stands_for_the_whole() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
-    fs::write(at("t.txt"), fs::read_to_string(repository("src/profile/tally.rs")).unwrap()).unwrap();
+    fs::write(at("t.txt"), fs::read_to_string(repository("corpora/dev/digraph.py")).unwrap()).unwrap();
     succeeds(&mut run(&demo(), &at("t.txt"), "24", &at("whole.gguf")));
     let mut prune = moeslice();
     prune.arg("prune").arg("-m").arg(demo()).arg("--usage").arg(at("whole.usage.json"));

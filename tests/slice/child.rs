@@ -93,7 +93,7 @@ fn cut() {
 }
 
 /// The experts that the child keeps.
-pub fn keep(source: &Source) -> moeslice::moe::Kept {
+pub fn keep(source: &Source) -> moeslice::moe::KeptExperts {
     source.random_keep(source.experts.n_expert * 3 / 4, &mut Random(77))
 }
 

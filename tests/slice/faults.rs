@@ -3,6 +3,7 @@ use std::os::unix::fs::{FileExt, MetadataExt, PermissionsExt};
 use std::path::Path;
 
 use moeslice::gguf::GgufError;
+use moeslice::progress::OnUpdate;
 use moeslice::slice::{Options, SliceError, check, prune};
 use moeslice::sys::FileError;
 
@@ -18,13 +19,17 @@ fn a_source_that_shrinks_is_an_error_that_names_the_tensor() {
     let size = fs::metadata(&path).unwrap().len();
     let file = File::options().write(true).open(&path).unwrap();
     let mut calls = 0;
-    let result =
-        prune(&source.cut(&keep), &folder.path().join("cut.gguf"), &Options::default(), &mut |_, _| {
+    let result = prune(
+        &source.cut(&keep),
+        &folder.path().join("cut.gguf"),
+        &Options::default(),
+        &mut OnUpdate(|_, _| {
             calls += 1;
             if calls == 5 {
                 file.set_len(size * 2 / 3).unwrap();
             }
-        });
+        }),
+    );
     let error = result.unwrap_err();
     let SliceError::Model(GgufError::FileShrank { tensor, position, .. }) = &error else { panic!("{error}") };
     assert!(tensor.starts_with("blk.1.ffn_"), "{tensor}");
@@ -43,10 +48,14 @@ fn a_source_that_is_written_to_is_an_error() {
     let old = std::time::SystemTime::now() - std::time::Duration::from_secs(60);
     file.set_modified(old).unwrap();
     let position = fs::metadata(&path).unwrap().len() - 1;
-    let result =
-        prune(&source.cut(&keep), &folder.path().join("cut.gguf"), &Options::default(), &mut |_, _| {
+    let result = prune(
+        &source.cut(&keep),
+        &folder.path().join("cut.gguf"),
+        &Options::default(),
+        &mut OnUpdate(|_, _| {
             file.write_all_at(&[1], position).unwrap();
-        });
+        }),
+    );
     assert!(matches!(result, Err(SliceError::SourceChanged { .. })), "{result:?}");
     assert_eq!(names(folder.path()), ["base.gguf"]);
 }

@@ -7,6 +7,7 @@ use std::time::{Duration, Instant};
 
 use moeslice::gguf::{Model, TensorType, shard_path};
 use moeslice::moe::ShardPolicy;
+use moeslice::progress::{Interrupt, Silent};
 use moeslice::slice::verify;
 use moeslice::sys::remove_leftovers;
 
@@ -70,7 +71,8 @@ fn kill_many(shard_bytes: Option<u64>, first: impl Fn(&Path) -> std::path::PathB
         if first.exists() {
             whole += 1;
             assert_eq!(names.len(), files, "{names:?}");
-            verify(&source.model, &Model::open(&first).unwrap(), Some(&keep), &mut |_, _| {}).unwrap();
+            verify(&source.model, &Model::open(&first).unwrap(), Some(&keep), &mut Silent, Interrupt::NEVER)
+                .unwrap();
         } else {
             none += 1;
             assert!(names.is_empty(), "{names:?}");

@@ -1,12 +1,12 @@
 //! Files and tensors beyond the reach of 32-bit numbers, made of holes so that they cost no disk.
 
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::Path;
 
 use moeslice::gguf::{Layout, Metadata, Model, TensorInfo, TensorType};
-use moeslice::moe::Kept;
+use moeslice::moe::KeptExperts;
+use moeslice::progress::{Interrupt, Silent};
 use moeslice::slice::{Options, verify};
 
 use crate::child;
@@ -65,8 +65,8 @@ fn assert_marks(pruned: &Model, kept: &[u32]) {
     }
 }
 
-fn keep(ids: &[u32]) -> Kept {
-    BTreeMap::from([(0, ids.to_vec())])
+fn keep(ids: &[u32]) -> KeptExperts {
+    KeptExperts::from([(0, ids.to_vec())])
 }
 
 #[test]
@@ -79,8 +79,8 @@ fn experts_beyond_4_gib_are_found() {
     let output = folder.path().join("cut.gguf");
     source.prune(&keep, &output, &Options::default()).unwrap();
     let pruned = Model::open(&output).unwrap();
-    assert_marks(&pruned, &keep[&0]);
-    verify(&source.model, &pruned, None, &mut |_, _| {}).unwrap();
+    assert_marks(&pruned, &keep[0]);
+    verify(&source.model, &pruned, None, &mut Silent, Interrupt::NEVER).unwrap();
 }
 
 #[test]

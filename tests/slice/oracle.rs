@@ -1,7 +1,7 @@
 //! What a cut has to be, worked out anew: by lists of names and plain loops over experts, with nothing of the slicer.
 
 use moeslice::gguf::{Metadata, Model, Tensor, Value};
-use moeslice::moe::Kept;
+use moeslice::moe::KeptExperts;
 
 /// Ends of the names of tensors whose outermost dimension counts experts.
 const EXPERT_TENSORS: [&str; 17] = [
@@ -35,12 +35,12 @@ fn layer_of(name: &str) -> Option<u32> {
 }
 
 /// Asserts that `pruned` has of each tensor of `base` exactly the experts `keep`, and everything else unchanged.
-pub fn assert_is_cut(base: &Model, pruned: &Model, keep: &Kept) {
+pub fn assert_is_cut(base: &Model, pruned: &Model, keep: &KeptExperts) {
     assert_eq!(base.tensors().len(), pruned.tensors().len());
     for (a, b) in base.tensors().iter().zip(pruned.tensors()) {
         let name = &a.info.name;
         assert_eq!((name, a.info.ty), (&b.info.name, b.info.ty));
-        let kept = layer_of(name).and_then(|layer| keep.get(&layer));
+        let kept = layer_of(name).and_then(|layer| keep.layer(layer));
         let is_expert = EXPERT_TENSORS.iter().any(|end| name.ends_with(end));
         let (whole, cut) = (data(base, a), data(pruned, b));
         match kept.filter(|_| is_expert) {

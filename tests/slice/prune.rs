@@ -1,9 +1,9 @@
-use std::collections::BTreeMap;
 use std::fs;
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use moeslice::gguf::{Model, TensorType, Value};
-use moeslice::moe::{KeptError, Provenance, PrunedError};
+use moeslice::moe::{KeptError, KeptExperts, Provenance, PrunedError};
+use moeslice::progress::{Interrupt, OnUpdate, Silent};
 use moeslice::slice::{Options, SliceError, check, prune, verify};
 use moeslice::sys::FileError;
 
@@ -19,12 +19,17 @@ fn a_cut_has_the_kept_experts_and_all_else() {
     sample.layer(1, 12, TensorType::Q4_K, Extras { shared: true, ..Extras::default() });
     sample.layer(2, 12, TensorType::Q6_K, Extras { scales: true, ..Extras::default() });
     let source = Source::of(sample.write(&folder.path().join("base.gguf")));
-    let keep = BTreeMap::from([(1, vec![0, 1, 2, 5, 9, 11]), (2, vec![3, 4, 6, 7, 8, 10])]);
+    let keep = KeptExperts::from([(1, vec![0, 1, 2, 5, 9, 11]), (2, vec![3, 4, 6, 7, 8, 10])]);
     let output = folder.path().join("cut.gguf");
     let mut steps = Vec::new();
-    let written = prune(&source.cut(&keep), &output, &Options::default(), &mut |done, total| {
-        steps.push((done, total));
-    });
+    let written = prune(
+        &source.cut(&keep),
+        &output,
+        &Options::default(),
+        &mut OnUpdate(|done, total| {
+            steps.push((done, total));
+        }),
+    );
     let written = written.unwrap();
 
     let pruned = Model::open(&output).unwrap();
@@ -32,18 +37,18 @@ fn a_cut_has_the_kept_experts_and_all_else() {
     assert_metadata(source.model.metadata(), pruned.metadata(), 6, &[]);
     assert_eq!(pruned.alignment(), 64);
     assert_eq!(written.files, [(output.clone(), fs::metadata(&output).unwrap().len())]);
-    assert_eq!(oracle::ids(&pruned, 1), keep[&1]);
-    assert_eq!(written.ids.layer(2), Some(keep[&2].as_slice()));
+    assert_eq!(oracle::ids(&pruned, 1), keep[1]);
+    assert_eq!(written.ids.layer(2), Some(&keep[2]));
     assert_eq!(pruned.metadata().get("moeslice.expert_count_original"), Some(Value::U32(12)));
     assert_eq!(Provenance::read(pruned.metadata()), Some(source.provenance.clone()));
     assert!(steps.is_sorted(), "{steps:?}");
     assert_eq!(steps.last(), Some(&(written.bytes(), written.bytes())));
     assert_eq!(names(folder.path()), ["base.gguf", "cut.gguf"]);
 
-    let verified = verify(&source.model, &pruned, Some(&keep), &mut |_, _| {}).unwrap();
+    let verified = verify(&source.model, &pruned, Some(&keep), &mut Silent, Interrupt::NEVER).unwrap();
     assert_eq!(verified.tensors, pruned.tensors().len() as u64);
     assert_eq!(verified.slabs, 6 * 4 + 6 * 10);
-    assert_eq!(verify(&source.model, &pruned, None, &mut |_, _| {}).unwrap().kept, keep);
+    assert_eq!(verify(&source.model, &pruned, None, &mut Silent, Interrupt::NEVER).unwrap().kept, keep);
 }
 
 #[test]
@@ -78,12 +83,12 @@ fn ids_compose_over_two_cuts() {
     second.prune(&keep_of_kept, &path("b.gguf"), &Options::default()).unwrap();
     let twice = Model::open(&path("b.gguf")).unwrap();
 
-    let direct: BTreeMap<u32, Vec<u32>> = keep_of_kept
+    let direct: KeptExperts = keep_of_kept
         .iter()
-        .map(|(layer, ids)| (*layer, ids.iter().map(|&id| keep[layer][id as usize]).collect()))
+        .map(|(layer, ids)| (layer, ids.iter().map(|&id| keep[layer][id as usize]).collect()))
         .collect();
     assert_is_cut(&first.model, &twice, &direct);
-    for (&layer, ids) in &direct {
+    for (layer, ids) in direct.iter() {
         assert_eq!(&oracle::ids(&twice, layer), ids);
     }
     let provenance = Provenance::read(twice.metadata()).unwrap();
@@ -91,8 +96,11 @@ fn ids_compose_over_two_cuts() {
     assert_eq!(provenance.source_fingerprint, second.provenance.source_fingerprint);
     assert_ne!(provenance.source_fingerprint, provenance.original_fingerprint);
     // Of both models that it comes from.
-    assert_eq!(verify(&second.model, &twice, None, &mut |_, _| {}).unwrap().kept, keep_of_kept);
-    assert_eq!(verify(&first.model, &twice, None, &mut |_, _| {}).unwrap().kept, direct);
+    assert_eq!(
+        verify(&second.model, &twice, None, &mut Silent, Interrupt::NEVER).unwrap().kept,
+        keep_of_kept
+    );
+    assert_eq!(verify(&first.model, &twice, None, &mut Silent, Interrupt::NEVER).unwrap().kept, direct);
 }
 
 #[test]
@@ -105,7 +113,7 @@ fn an_unknown_tensor_as_long_as_the_kept_experts_is_no_hindrance() {
     let out = folder.path().join("cut.gguf");
     source.prune(&keep, &out, &Options::default()).unwrap();
     let cut = Source::open(&out);
-    moeslice::slice::verify(&source.model, &cut.model, Some(&keep), &mut |_, _| {}).unwrap();
+    moeslice::slice::verify(&source.model, &cut.model, Some(&keep), &mut Silent, Interrupt::NEVER).unwrap();
     // Nor of a second cut.
     let again = cut.random_keep(2, &mut Random(6));
     cut.prune(&again, &folder.path().join("again.gguf"), &Options::default()).unwrap();
@@ -114,10 +122,10 @@ fn an_unknown_tensor_as_long_as_the_kept_experts_is_no_hindrance() {
 #[test]
 fn tables_of_ids_follow_the_experts() {
     let folder = tempfile::tempdir().unwrap();
-    let (n_expert, n_used) = (10, 3);
-    let mut sample = Sample::new("deepseek4", 2, n_expert, n_used, 5);
+    let (n_expert, n_expert_used) = (10, 3);
+    let mut sample = Sample::new("deepseek4", 2, n_expert, n_expert_used, 5);
     sample.key("hash_layer_count", 1_u32);
-    sample.hash_layer(0, n_used);
+    sample.hash_layer(0, n_expert_used);
     sample.layer(1, n_expert, TensorType::Q8_0, Extras { selection_bias: true, ..Extras::default() });
     let source = Source::of(sample.write(&folder.path().join("base.gguf")));
     let keep = source.random_keep(6, &mut Random(8));
@@ -131,12 +139,12 @@ fn tables_of_ids_follow_the_experts() {
             .chunks_exact(4)
             .map(|entry| i32::from_le_bytes(entry.try_into().unwrap()))
             .collect();
-        entries.chunks_exact(n_used as usize).map(<[i32]>::to_vec).collect()
+        entries.chunks_exact(n_expert_used as usize).map(<[i32]>::to_vec).collect()
     };
     let mut replaced = 0;
     for (before, after) in table(&source.model).iter().zip(table(&pruned)) {
         for (old, new) in before.iter().zip(&after) {
-            match keep[&0].iter().position(|id| *id == *old as u32) {
+            match keep[0].iter().position(|id| *id == *old as u32) {
                 Some(position) => assert_eq!(*new, position as i32),
                 None => {
                     replaced += 1;
@@ -148,7 +156,7 @@ fn tables_of_ids_follow_the_experts() {
         assert_eq!(distinct.len(), after.len(), "{before:?} → {after:?}");
     }
     assert!(replaced > 0);
-    verify(&source.model, &pruned, Some(&keep), &mut |_, _| {}).unwrap();
+    verify(&source.model, &pruned, Some(&keep), &mut Silent, Interrupt::NEVER).unwrap();
 }
 
 #[test]
@@ -176,13 +184,13 @@ fn layers_with_fewer_experts_stay_whole() {
     }
     let source = Source::of(sample.write(&folder.path().join("base.gguf")));
     let keep = source.random_keep(7, &mut Random(1));
-    assert_eq!(keep[&1], [0, 1, 2, 3]);
+    assert_eq!(keep[1], [0, 1, 2, 3]);
     let output = folder.path().join("cut.gguf");
     source.prune(&keep, &output, &Options::default()).unwrap();
     let pruned = Model::open(&output).unwrap();
     assert_is_cut(&source.model, &pruned, &keep);
     assert_metadata(source.model.metadata(), pruned.metadata(), 7, &[]);
-    verify(&source.model, &pruned, None, &mut |_, _| {}).unwrap();
+    verify(&source.model, &pruned, None, &mut Silent, Interrupt::NEVER).unwrap();
 }
 
 #[test]
@@ -213,15 +221,15 @@ fn impossible_choices_are_refused_by_name() {
     };
     let ok: &[u32] = &[0, 1, 4, 5];
     assert!(matches!(refuse(&[(0, ok)]), KeptError::MissingLayer { layer: 1, n_expert: 8 }));
-    assert!(matches!(refuse(&[(0, ok), (1, ok), (2, ok)]), KeptError::ExtraLayer { layer: 2 }));
-    assert!(matches!(refuse(&[(0, ok), (1, &[0, 1, 4, 8])]), KeptError::Range { layer: 1, id: 8, .. }));
+    assert!(matches!(refuse(&[(0, ok), (1, ok), (2, ok)]), KeptError::ExtraLayer { layer: 2, .. }));
+    assert!(matches!(refuse(&[(0, ok), (1, &[0, 1, 4, 8])]), KeptError::Id { layer: 1, id: 8, .. }));
     let twice = refuse(&[(0, ok), (1, &[0, 1, 1, 4])]);
-    assert!(matches!(twice, KeptError::Order { layer: 1, before: 1, id: 1 }));
+    assert!(matches!(twice, KeptError::Twice { layer: 1, id: 1 }));
     assert!(matches!(refuse(&[(0, ok), (1, &[1, 0, 4, 5])]), KeptError::Order { layer: 1, .. }));
     let uneven = refuse(&[(0, ok), (1, &[0, 1, 2, 4, 5, 6])]);
-    assert!(matches!(uneven, KeptError::Uneven { layer: 1, found: 6, expected: 4 }), "{uneven}");
+    assert!(matches!(uneven, KeptError::Uneven { layer: 1, kept: 6, wanted: 4, .. }), "{uneven}");
     let uneven = refuse(&[(0, ok), (1, &[0, 1, 2, 4])]);
-    assert!(matches!(uneven, KeptError::UnevenGroup { layer: 1, group: 0, found: 3, .. }), "{uneven}");
+    assert!(matches!(uneven, KeptError::UnevenGroups { layer: 1, group: 0, kept: 3, .. }), "{uneven}");
     assert!(matches!(refuse(&[(0, &[]), (1, &[])]), KeptError::Count(_)));
     assert!(matches!(refuse(&[(0, &[0, 1]), (1, &[0, 1])]), KeptError::Count(_)));
 }
@@ -275,13 +283,18 @@ fn an_interrupt_leaves_nothing() {
     // At each step of the work.
     let mut steps = 0;
     loop {
-        let flag = AtomicBool::new(false);
-        let options = Options { interrupt: Some(&flag), ..Options::default() };
+        let flag: &'static AtomicBool = Box::leak(Box::new(AtomicBool::new(false)));
+        let options = Options { interrupt: Interrupt::when(flag), ..Options::default() };
         let mut step = 0;
-        let result = prune(&source.cut(&keep), &output, &options, &mut |_, _| {
-            step += 1;
-            flag.store(step > steps, Ordering::Relaxed);
-        });
+        let result = prune(
+            &source.cut(&keep),
+            &output,
+            &options,
+            &mut OnUpdate(|_, _| {
+                step += 1;
+                flag.store(step > steps, Ordering::Relaxed);
+            }),
+        );
         match result {
             Err(SliceError::Interrupted) => assert_eq!(names(folder.path()), ["base.gguf"]),
             Err(other) => panic!("{other}"),
@@ -302,4 +315,15 @@ fn a_name_left_from_a_shard_loses_its_ending() {
     let written = source.prune(&keep, &output, &Options::default()).unwrap();
     assert_eq!(written.files[0].0, folder.path().join("cut.gguf"));
     assert_eq!(names(folder.path()), ["base.gguf", "cut.gguf"]);
+}
+
+#[test]
+fn check_refuses_an_alignment_below_32() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sample = Sample::plain(1, 4, 2);
+    sample.metadata.set("general.alignment", 8_u32);
+    let source = Source::of(sample.write(&folder.path().join("base.gguf")));
+    let keep = source.random_keep(3, &mut Random(1));
+    let error = check(&source.cut(&keep), &folder.path().join("cut.gguf"), &Options::default()).unwrap_err();
+    assert!(matches!(error, SliceError::Alignment { alignment: 8, .. }), "{error}");
 }

@@ -8,7 +8,8 @@ use std::path::{Path, PathBuf};
 use moeslice::gguf::{
     Layout, Metadata, Model, OwnedValue, TensorInfo, TensorType, declared_alignment, shard_path,
 };
-use moeslice::moe::{Experts, Identity, Kept, Provenance};
+use moeslice::moe::{Experts, Identity, KeptExperts, Provenance};
+use moeslice::progress::Silent;
 use moeslice::slice::{Cut, Options, SliceError, Written, prune};
 
 /// A random number generator that gives the same numbers everywhere.
@@ -75,14 +76,20 @@ pub const N_FF: u64 = 256;
 pub const N_VOCAB: u64 = 40;
 
 impl Sample {
-    pub fn new(architecture: &'static str, n_layer: u32, n_expert: u32, n_used: u32, seed: u64) -> Self {
+    pub fn new(
+        architecture: &'static str,
+        n_layer: u32,
+        n_expert: u32,
+        n_expert_used: u32,
+        seed: u64,
+    ) -> Self {
         let mut metadata = Metadata::new();
         metadata.set("general.architecture", architecture);
         metadata.set("general.name", "a random model");
         let mut sample = Self { architecture, metadata, tensors: Vec::new(), n_expert, seed };
         sample.key("block_count", n_layer);
         sample.key("expert_count", n_expert);
-        sample.key("expert_used_count", n_used);
+        sample.key("expert_used_count", n_expert_used);
         sample
             .metadata
             .set("tokenizer.ggml.tokens", (0..N_VOCAB).map(|i| format!("t{i}")).collect::<Vec<_>>());
@@ -91,8 +98,8 @@ impl Sample {
     }
 
     /// Layers of the plain kind, all with experts.
-    pub fn plain(n_layer: u32, n_expert: u32, n_used: u32) -> Self {
-        let mut sample = Self::new("qwen3moe", n_layer, n_expert, n_used, 7);
+    pub fn plain(n_layer: u32, n_expert: u32, n_expert_used: u32) -> Self {
+        let mut sample = Self::new("qwen3moe", n_layer, n_expert, n_expert_used, 7);
         for layer in 0..n_layer {
             sample.layer(layer, n_expert, TensorType::Q8_0, Extras::default());
         }
@@ -153,17 +160,17 @@ impl Sample {
     }
 
     /// A layer that looks its experts up by the token.
-    pub fn hash_layer(&mut self, layer: u32, n_used: u32) -> &mut Self {
+    pub fn hash_layer(&mut self, layer: u32, n_expert_used: u32) -> &mut Self {
         let n_expert = self.n_expert;
         self.layer(layer, n_expert, TensorType::Q8_0, Extras::default());
-        let dims = vec![u64::from(n_used), N_VOCAB];
+        let dims = vec![u64::from(n_expert_used), N_VOCAB];
         let name = format!("blk.{layer}.ffn_gate_tid2eid.weight");
         let info = TensorInfo::new(name, dims, TensorType::I32).unwrap();
         let mut random = Random(99);
         let mut row = || {
-            let mut ids = random.choose(n_used, n_expert);
+            let mut ids = random.choose(n_expert_used, n_expert);
             // In no order.
-            ids.rotate_left(random.below(u64::from(n_used)) as usize);
+            ids.rotate_left(random.below(u64::from(n_expert_used)) as usize);
             ids
         };
         let data = (0..N_VOCAB).flat_map(|_| row()).flat_map(u32::to_le_bytes).collect();
@@ -225,21 +232,21 @@ impl Source {
         Self::of(Model::open(path).unwrap())
     }
 
-    pub fn cut<'a>(&'a self, keep: &'a Kept) -> Cut<'a> {
+    pub fn cut<'a>(&'a self, keep: &'a KeptExperts) -> Cut<'a> {
         Cut { model: &self.model, experts: &self.experts, keep, provenance: self.provenance.clone() }
     }
 
-    pub fn prune(&self, keep: &Kept, output: &Path, options: &Options<'_>) -> Result<Written, SliceError> {
-        prune(&self.cut(keep), output, options, &mut |_, _| {})
+    pub fn prune(&self, keep: &KeptExperts, output: &Path, options: &Options) -> Result<Written, SliceError> {
+        prune(&self.cut(keep), output, options, &mut Silent)
     }
 
     /// A random choice of `k` experts of each layer, or of all where a layer has fewer.
-    pub fn random_keep(&self, k: u32, random: &mut Random) -> Kept {
+    pub fn random_keep(&self, k: u32, random: &mut Random) -> KeptExperts {
         let choose = |random: &mut Random, n: u32| random.choose(k.min(n), n);
         self.experts.layers.iter().map(|layer| (layer.layer, choose(random, layer.n_expert))).collect()
     }
 
-    pub fn keep_all(&self) -> Kept {
+    pub fn keep_all(&self) -> KeptExperts {
         self.experts.layers.iter().map(|layer| (layer.layer, (0..layer.n_expert).collect())).collect()
     }
 }

@@ -3,13 +3,14 @@ use std::path::{Path, PathBuf};
 
 use moeslice::gguf::{Model, Value, shard_path};
 use moeslice::moe::{PrunedShape, ShardPolicy};
+use moeslice::progress::{Interrupt, Silent};
 use moeslice::slice::{Options, SliceError, verify};
 use moeslice::sys::FileError;
 
 use crate::oracle::{assert_is_cut, assert_metadata};
 use crate::sample::{Random, Sample, Source, contents, names};
 
-fn options(shards: ShardPolicy) -> Options<'static> {
+fn options(shards: ShardPolicy) -> Options {
     Options { shards, ..Options::default() }
 }
 
@@ -43,7 +44,7 @@ fn shards_stay_shards() {
         assert_eq!(held, tensors);
         assert_is_cut(&source.model, &pruned, &keep);
         assert_metadata(source.model.metadata(), pruned.metadata(), 4, &[]);
-        verify(&source.model, &pruned, Some(&keep), &mut |_, _| {}).unwrap();
+        verify(&source.model, &pruned, Some(&keep), &mut Silent, Interrupt::NEVER).unwrap();
         assert_eq!(names(folder.path()).len(), 6);
     }
 }
@@ -70,7 +71,7 @@ fn shards_become_one_file() {
     assert_eq!(split_keys(&output), [None; 3]);
     let pruned = Model::open(&output).unwrap();
     assert_is_cut(&source.model, &pruned, &keep);
-    verify(&source.model, &pruned, None, &mut |_, _| {}).unwrap();
+    verify(&source.model, &pruned, None, &mut Silent, Interrupt::NEVER).unwrap();
 
     // The same as the cut of a model that never was in shards.
     let other = tempfile::tempdir().unwrap();
@@ -110,7 +111,7 @@ fn one_file_becomes_shards_of_a_size() {
             n => assert!(n >= 2 && whole > limit),
         }
         assert_is_cut(&source.model, &pruned, &keep);
-        verify(&source.model, &pruned, Some(&keep), &mut |_, _| {}).unwrap();
+        verify(&source.model, &pruned, Some(&keep), &mut Silent, Interrupt::NEVER).unwrap();
     }
 }
 
@@ -140,7 +141,7 @@ fn shards_change_their_size() {
     let pruned = Model::open(&written.files[1].0).unwrap();
     assert_eq!(pruned.metadata().get("split.count"), Some(Value::U16(written.files.len() as u16)));
     assert_is_cut(&source.model, &pruned, &keep);
-    verify(&source.model, &pruned, Some(&keep), &mut |_, _| {}).unwrap();
+    verify(&source.model, &pruned, Some(&keep), &mut Silent, Interrupt::NEVER).unwrap();
 }
 
 #[test]

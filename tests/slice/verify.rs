@@ -1,12 +1,12 @@
-use std::collections::BTreeMap;
 use std::fs::File;
 use std::os::unix::fs::FileExt;
 use std::path::{Path, PathBuf};
 use std::sync::atomic::{AtomicBool, Ordering};
 
 use moeslice::gguf::{Metadata, Model, TensorInfo, TensorType, write_model};
-use moeslice::moe::Kept;
-use moeslice::slice::{Differences, Options, VerifyError, Where, verify, verify_until};
+use moeslice::moe::KeptExperts;
+use moeslice::progress::{Interrupt, OnUpdate, Silent};
+use moeslice::slice::{Differences, Options, VerifyError, Where, verify};
 use tempfile::TempDir;
 
 use crate::oracle;
@@ -17,7 +17,7 @@ struct Pair {
     _folder: TempDir,
     source: Source,
     cut: PathBuf,
-    keep: Kept,
+    keep: KeptExperts,
 }
 
 impl Pair {
@@ -29,14 +29,15 @@ impl Pair {
         sample.layer(1, 8, TensorType::Q8_0, Extras::default());
         sample.key("block_count", 2_u32);
         let source = Source::of(sample.write(&folder.path().join("base.gguf")));
-        let keep = BTreeMap::from([(0, vec![0, 3, 4, 5]), (1, vec![1, 2, 6, 7])]);
+        let keep = KeptExperts::from([(0, vec![0, 3, 4, 5]), (1, vec![1, 2, 6, 7])]);
         let cut = folder.path().join("cut.gguf");
         source.prune(&keep, &cut, &Options::default()).unwrap();
         Self { _folder: folder, source, cut, keep }
     }
 
     fn verify(&self) -> Result<(), VerifyError> {
-        verify(&self.source.model, &Model::open(&self.cut).unwrap(), None, &mut |_, _| {}).map(drop)
+        verify(&self.source.model, &Model::open(&self.cut).unwrap(), None, &mut Silent, Interrupt::NEVER)
+            .map(drop)
     }
 
     fn differences(&self) -> Differences {
@@ -176,7 +177,8 @@ fn an_id_map_that_lies_is_found() {
     let found = pair.differences();
     assert!(matches!(found.first.place, Where::Slab { expert: 2, pruned_expert: 1, .. }), "{found}");
     let model = Model::open(&pair.cut).unwrap();
-    let error = verify(&pair.source.model, &model, Some(&pair.keep), &mut |_, _| {}).unwrap_err();
+    let error =
+        verify(&pair.source.model, &model, Some(&pair.keep), &mut Silent, Interrupt::NEVER).unwrap_err();
     let VerifyError::Differs(found) = error else { panic!("{error}") };
     assert_eq!(found.first.to_string(), "metadata moeslice.expert_ids.0: says 2 for expert 1, not 3");
     assert_eq!(found.others, 0);
@@ -192,9 +194,9 @@ fn a_foreign_cut_needs_the_plan() {
     });
     assert!(matches!(pair.verify(), Err(VerifyError::NoIdMap { .. })));
     let model = Model::open(&pair.cut).unwrap();
-    verify(&pair.source.model, &model, Some(&pair.keep), &mut |_, _| {}).unwrap();
-    let other = BTreeMap::from([(0, vec![0, 3, 4, 6]), (1, vec![1, 2, 6, 7])]);
-    let error = verify(&pair.source.model, &model, Some(&other), &mut |_, _| {}).unwrap_err();
+    verify(&pair.source.model, &model, Some(&pair.keep), &mut Silent, Interrupt::NEVER).unwrap();
+    let other = KeptExperts::from([(0, vec![0, 3, 4, 6]), (1, vec![1, 2, 6, 7])]);
+    let error = verify(&pair.source.model, &model, Some(&other), &mut Silent, Interrupt::NEVER).unwrap_err();
     // One expert in each of router, gate, up and down.
     let VerifyError::Differs(found) = error else { panic!("{error}") };
     assert_eq!(found.others, 3);
@@ -235,11 +237,12 @@ fn another_base_is_found() {
     let keep = other.random_keep(4, &mut Random(1));
     other.prune(&keep, &folder.path().join("cut.gguf"), &Options::default()).unwrap();
     let cut = Model::open(&folder.path().join("cut.gguf")).unwrap();
-    let error = verify(&pair.source.model, &cut, None, &mut |_, _| {}).unwrap_err();
+    let error = verify(&pair.source.model, &cut, None, &mut Silent, Interrupt::NEVER).unwrap_err();
     assert!(matches!(error, VerifyError::Differs(_)), "{error}");
 
     let few = Source::of(Sample::plain(2, 5, 2).write(&folder.path().join("few.gguf")));
-    let error = verify(&few.model, &Model::open(&pair.cut).unwrap(), None, &mut |_, _| {}).unwrap_err();
+    let error = verify(&few.model, &Model::open(&pair.cut).unwrap(), None, &mut Silent, Interrupt::NEVER)
+        .unwrap_err();
     assert!(matches!(error, VerifyError::Origin { layer: 0, id: 3, .. }), "{error}");
 }
 
@@ -257,7 +260,7 @@ fn tables_of_ids_are_compared() {
     let table = model.tensor("blk.0.ffn_gate_tid2eid.weight").unwrap().file_offset;
     let file = File::options().write(true).open(&cut).unwrap();
     file.write_all_at(&[9], table + 4 * 3 * 11).unwrap();
-    let error = verify(&source.model, &model, Some(&keep), &mut |_, _| {}).unwrap_err();
+    let error = verify(&source.model, &model, Some(&keep), &mut Silent, Interrupt::NEVER).unwrap_err();
     let VerifyError::Differs(found) = error else { panic!("{error}") };
     assert!(matches!(found.first.place, Where::Token { token: 11, .. }), "{found}");
     assert_eq!(found.others, 0);
@@ -266,11 +269,17 @@ fn tables_of_ids_are_compared() {
 #[test]
 fn a_comparison_stops_when_asked() {
     let pair = Pair::new();
-    let stop = AtomicBool::new(false);
+    static STOP: AtomicBool = AtomicBool::new(false);
     let pruned = Model::open(&pair.cut).unwrap();
-    let result = verify_until(&stop, &pair.source.model, &pruned, None, &mut |done, total| {
-        assert!(done < total / 2, "{done} of {total}");
-        stop.store(done > total / 3, Ordering::Relaxed);
-    });
+    let result = verify(
+        &pair.source.model,
+        &pruned,
+        None,
+        &mut OnUpdate(|done, total| {
+            assert!(done < total / 2, "{done} of {total}");
+            STOP.store(done > total / 3, Ordering::Relaxed);
+        }),
+        Interrupt::when(&STOP),
+    );
     assert!(matches!(result, Err(VerifyError::Interrupted)), "{result:?}");
 }

@@ -1,9 +1,10 @@
 //! Passes over a tiny model that have nothing to do with the product's own.
 
 use moeslice::llama::{
-    Batch, Context, ContextOptions, FlashAttention, LlamaError, Model, Node, ObserveError, Observer, Outputs,
-    Part, Token,
+    Batch, Context, ContextOptions, FlashAttention, LlamaError, Model, ModelPart, Node, ObserveError,
+    Observer, PassOutputs, Token,
 };
+use moeslice::progress::Interrupt;
 use std::collections::BTreeMap;
 
 /// Looks at nothing.
@@ -65,7 +66,7 @@ pub struct Shape {
 }
 
 impl Shape {
-    fn options(self, part: Part) -> ContextOptions {
+    fn options(self, part: ModelPart) -> ContextOptions {
         ContextOptions {
             n_ctx: self.n_ctx,
             n_seq: 1,
@@ -73,10 +74,10 @@ impl Shape {
             n_ubatch: self.n_ubatch,
             threads: 1,
             part,
-            outputs: if self.head { Outputs::Logits } else { Outputs::None },
+            outputs: if self.head { PassOutputs::Logits } else { PassOutputs::None },
             flash_attention: FlashAttention::Off,
             exact_cache: self.exact,
-            interrupt: None,
+            interrupt: Interrupt::NEVER,
         }
     }
 }
@@ -89,7 +90,7 @@ pub fn pass(
     observer: &mut dyn Observer,
     each: &mut dyn FnMut(&Context<'_>, usize),
 ) -> Result<(), LlamaError> {
-    let mut context = Context::new(model, &shape.options(Part::Trunk))?;
+    let mut context = Context::new(model, &shape.options(ModelPart::Trunk))?;
     let mut batch = Batch::new();
     for window in windows {
         batch.clear();
@@ -105,15 +106,15 @@ pub fn pass(
     Ok(())
 }
 
-/// Runs each window through the trunk, and then, watched, one token at a time through the NextN block.
-pub fn nextn_pass(
+/// Runs each window through the trunk, and then, watched, one token at a time through the MTP block.
+pub fn mtp_pass(
     model: &Model,
     windows: &[Vec<Token>],
     shape: Shape,
     observer: &mut dyn Observer,
 ) -> Result<(), LlamaError> {
-    let mut trunk = Context::new(model, &shape.options(Part::TrunkWithStates))?;
-    let mut block = Context::new(model, &shape.options(Part::NextN))?;
+    let mut trunk = Context::new(model, &shape.options(ModelPart::TrunkWithStates))?;
+    let mut block = Context::new(model, &shape.options(ModelPart::Mtp))?;
     let mut batch = Batch::new();
     for window in windows {
         batch.clear();

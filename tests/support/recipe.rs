@@ -1,7 +1,7 @@
 //! The metadata from which llama.cpp makes a tiny model of each architecture.
 
+use moeslice::arch::{self, GateSource, GatingFunction};
 use moeslice::gguf::{Metadata, OwnedValue, TensorInfo, TensorType, Value, ValueType};
-use moeslice::moe::{self, Gate, Selection};
 
 /// Tokens of the vocabulary of every tiny model.
 pub const N_VOCAB: u64 = 256;
@@ -63,13 +63,14 @@ impl Recipe {
 
     /// What most architectures read, each in the form that most of them want.
     fn general(&mut self) {
-        let family = moe::family(&self.architecture);
-        let gate = match family.map(|family| family.selection) {
-            Some(Selection::Always(gate)) => gate,
-            Some(Selection::Key(default)) => default.unwrap_or(Gate::Sigmoid),
-            None => Gate::Softmax,
+        let arch = arch::architecture(&self.architecture);
+        let gate = match arch.map(|arch| arch.selection) {
+            Some(GateSource::Always(gate)) => gate,
+            Some(GateSource::Key(default)) => default.unwrap_or(GatingFunction::Sigmoid),
+            None => GatingFunction::Softmax,
         };
-        let gate: u32 = (1..=4).find(|&key| Gate::from_key(key) == Some(gate)).expect("a key") as u32;
+        let gate: u32 =
+            (1..=4).find(|&key| GatingFunction::from_key(key) == Some(gate)).expect("a key") as u32;
         self.set("vocab_size", N_VOCAB as u32)
             .set("context_length", 512_u32)
             .set("embedding_length", 128_u32)
@@ -239,7 +240,7 @@ impl Recipe {
             }
             _ => {}
         }
-        if moe::family(&self.architecture).is_none() {
+        if arch::architecture(&self.architecture).is_none() {
             self.anything();
         }
         if matches!(
@@ -284,7 +285,7 @@ impl Recipe {
 
     /// One block of multi-token prediction behind the others; per-layer arrays get an entry for it, that of the last
     /// layer with attention.
-    pub fn nextn(&mut self) -> &mut Self {
+    pub fn mtp(&mut self) -> &mut Self {
         let before = u64::from(self.n_layer);
         let attends = match self.metadata.get(&format!("{}.attention.head_count_kv", self.architecture)) {
             Some(Value::Array(kv)) => {

@@ -45,7 +45,7 @@ fn alignments_are_honoured() {
 
         let mut bytes = layout.header().to_vec();
         bytes.resize(layout.file_bytes() as usize, 0);
-        let read = exercise::header(&bytes).unwrap();
+        let read = fuzzing::gguf::header(&bytes).unwrap();
         assert_eq!((read.alignment, read.data_offset), (alignment.into(), layout.data_offset()));
         assert_eq!(read.tensors, layout.tensors());
     }
@@ -56,7 +56,7 @@ fn both_versions_are_kept() {
     for version in [2, 3] {
         let layout = Layout::new(&Metadata::new(), &[info("a", 8)], 32, version).unwrap();
         let bytes = [layout.header(), &[0; 32]].concat();
-        assert_eq!(exercise::header(&bytes).unwrap().version, version);
+        assert_eq!(fuzzing::gguf::header(&bytes).unwrap().version, version);
     }
 }
 
@@ -69,7 +69,7 @@ fn a_layout_without_tensors_ends_after_its_padding() {
 #[test]
 fn a_scalar_without_dimensions_gets_one() {
     let bytes = tensor_file(&[tensor("s", &[], 0, 0), tensor("", &[2, 1], 0, 32)], 64);
-    let header = exercise::header(&bytes).unwrap();
+    let header = fuzzing::gguf::header(&bytes).unwrap();
     assert_eq!((header.tensors[0].dims.as_slice(), header.tensors[0].bytes()), ([1].as_slice(), 4));
     assert_eq!((header.tensors[1].name.as_str(), header.tensors[1].dims.as_slice()), ("", [2, 1].as_slice()));
     let layout = Layout::new(&header.metadata, &header.tensors, 32, 3).unwrap();

@@ -126,7 +126,7 @@ fn an_empty_key() {
 #[test]
 fn a_key_that_is_too_long() {
     let longest = entry_file(&entry(&"k".repeat(65_535), 0, b"\x01"));
-    assert!(exercise::header(&longest).is_ok());
+    assert!(fuzzing::gguf::header(&longest).is_ok());
     let bytes = entry_file(&entry(&"k".repeat(65_536), 0, b"\x01"));
     assert_eq!(fault(&bytes), Malformation::KeyTooLong { index: 0, bytes: 65_536 });
 }

@@ -14,7 +14,7 @@ fn tensor_fault(bytes: &[u8]) -> TensorError {
 #[test]
 fn a_name_that_is_too_long() {
     let longest = "n".repeat(63);
-    assert!(exercise::header(&tensor_file(&[tensor(&longest, &[8], 0, 0)], 32)).is_ok());
+    assert!(fuzzing::gguf::header(&tensor_file(&[tensor(&longest, &[8], 0, 0)], 32)).is_ok());
     let bytes = tensor_file(&[tensor("n".repeat(64), &[8], 0, 0)], 32);
     assert_eq!(tensor_fault(&bytes), TensorError::NameTooLong { start: longest, bytes: 64 });
 }
@@ -163,7 +163,7 @@ fn sizes_whose_sum_overflows() {
 fn an_end_within_the_data() {
     let tensors = [tensor("a", &[16], 0, 0), tensor("b", &[9], 0, 64), tensor("c", &[8], 0, 128)];
     let whole = tensor_file(&tensors, 160);
-    assert!(exercise::header(&whole).is_ok());
+    assert!(fuzzing::gguf::header(&whole).is_ok());
     let data = whole.len() as u64 - 160;
     let truncated = |tensor: &str, end, len| Malformation::DataTruncated { tensor: tensor.into(), end, len };
     for (keep, name, end) in [(159, "c", 160), (128, "c", 160), (99, "b", 100), (63, "a", 64), (0, "a", 64)] {

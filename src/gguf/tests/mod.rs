@@ -10,7 +10,8 @@ mod sources;
 mod types;
 mod values;
 
-use super::{Malformation, exercise};
+use super::Malformation;
+use crate::fuzzing;
 
 /// The beginning of a file of version 3.
 fn head(tensors: u64, entries: u64) -> Vec<u8> {
@@ -64,7 +65,7 @@ fn entry_file(entry: &[u8]) -> Vec<u8> {
 /// What is wrong with a file of these bytes.
 #[track_caller]
 fn fault(bytes: &[u8]) -> Malformation {
-    let error = exercise::header(bytes).expect_err("the file is malformed");
+    let error = fuzzing::gguf::header(bytes).expect_err("the file is malformed");
     let message = error.to_string();
     assert!(message.starts_with("input: "), "names the file: {message}");
     assert!(!message.contains('\n'), "one line: {message}");

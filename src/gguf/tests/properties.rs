@@ -73,7 +73,7 @@ proptest! {
 
     #[test]
     fn a_file_read_and_laid_out_again_is_the_same((layout, bytes) in file()) {
-        let header = exercise::header(&bytes).expect("what was laid out is accepted");
+        let header = fuzzing::gguf::header(&bytes).expect("what was laid out is accepted");
         prop_assert_eq!(&header.tensors, layout.tensors());
         let again = Layout::new(&header.metadata, &header.tensors, header.alignment, header.version).unwrap();
         prop_assert_eq!(again.header(), layout.header());
@@ -89,7 +89,7 @@ proptest! {
             let at = at.index(bytes.len());
             bytes[at] = byte;
         }
-        let _ = exercise::header(&bytes);
+        let _ = fuzzing::gguf::header(&bytes);
     }
 
     #[test]
@@ -102,7 +102,7 @@ proptest! {
     ) {
         let at = at.index(layout.header().len() - 8);
         bytes[at..at + 8].copy_from_slice(&number.to_le_bytes());
-        let _ = exercise::header(&bytes);
+        let _ = fuzzing::gguf::header(&bytes);
     }
 
     #[test]
@@ -111,7 +111,7 @@ proptest! {
         at in any::<prop::sample::Index>(),
     ) {
         bytes.truncate(at.index(bytes.len()));
-        let accepted = exercise::header(&bytes).is_ok();
+        let accepted = fuzzing::gguf::header(&bytes).is_ok();
         if let Some(last) = layout.tensors().len().checked_sub(1) {
             let needed = layout.file_bytes() - layout.padding_after(last);
             prop_assert_eq!(accepted, bytes.len() as u64 >= needed);
@@ -121,6 +121,6 @@ proptest! {
     #[test]
     fn random_bytes_never_panic(bytes in vec(any::<u8>(), 0..600), magic in any::<bool>(), counts in any::<[u8; 2]>()) {
         let start = if magic { head(counts[0].into(), (counts[1] % 8).into()) } else { Vec::new() };
-        let _ = exercise::header(&[start, bytes].concat());
+        let _ = fuzzing::gguf::header(&[start, bytes].concat());
     }
 }

@@ -128,7 +128,7 @@ fn a_source_that_cannot_be_read() {
         assert!(error.to_string().contains("bad sector"));
     }
     let probe = Probe { fail_from: 0, ..Probe::new(Vec::new(), 1 << 30) };
-    let header = exercise::header(&tensor_file(&[tensor("a", &[8], 0, 0)], 32)).unwrap();
+    let header = fuzzing::gguf::header(&tensor_file(&[tensor("a", &[8], 0, 0)], 32)).unwrap();
     let error = header.check_data(&probe, Path::new("input")).unwrap_err();
     assert!(matches!(error, GgufError::Read { .. }), "{error}");
 }

@@ -58,7 +58,7 @@ fn a_file_gives_the_same_values() {
     let metadata = every_type();
     let mut bytes = head(0, metadata.len() as u64);
     metadata.encode_into(&mut bytes);
-    let read = exercise::header(&bytes).unwrap().metadata;
+    let read = fuzzing::gguf::header(&bytes).unwrap().metadata;
     assert_eq!(read, metadata);
     assert_eq!(read.keys().collect::<Vec<_>>(), metadata.keys().collect::<Vec<_>>());
     for (key, value) in read.iter() {

@@ -1,19 +1,17 @@
-use std::collections::BTreeMap;
-
 use super::*;
-use crate::moe::fixture::{Fixture, Opened};
+use crate::moe::test_model::{Opened, TestModel};
 
 fn map(opened: &Opened) -> Result<IdMap, IdMapError> {
     IdMap::read(&opened.model, &opened.experts())
 }
 
-fn kept(layers: &[(u32, &[u32])]) -> BTreeMap<u32, Vec<u32>> {
+fn kept(layers: &[(u32, &[u32])]) -> KeptExperts {
     layers.iter().map(|&(layer, ids)| (layer, ids.to_vec())).collect()
 }
 
 /// A file with 3 of 8 experts in two layers, whose metadata are as `edit` leaves them.
-fn pruned(edit: impl FnOnce(&mut Fixture)) -> Opened {
-    let mut fixture = Fixture::plain("qwen3moe", 2, 3, 2);
+fn pruned(edit: impl FnOnce(&mut TestModel)) -> Opened {
+    let mut fixture = TestModel::plain("qwen3moe", 2, 3, 2);
     fixture.metadata.set("moeslice.expert_count_original", 8_u32);
     fixture.metadata.set("moeslice.expert_ids.0", vec![1_u32, 4, 7]);
     fixture.metadata.set("moeslice.expert_ids.1", vec![0_u32, 2, 6]);
@@ -23,14 +21,14 @@ fn pruned(edit: impl FnOnce(&mut Fixture)) -> Opened {
 
 #[test]
 fn experts_that_were_never_cut_are_their_own() {
-    let map = map(&Fixture::plain("qwen3moe", 2, 4, 2).open()).expect("a map");
+    let map = map(&TestModel::plain("qwen3moe", 2, 4, 2).open()).expect("a map");
     assert_eq!(map.layer(1), Some([0, 1, 2, 3].as_slice()));
     assert_eq!((map.original_count(), map.is_identity(), map.layer(2)), (4, true, None));
 }
 
 #[test]
 fn a_second_cut_leads_back_to_the_original() {
-    let first = map(&Fixture::plain("qwen3moe", 2, 8, 2).open()).expect("a map");
+    let first = map(&TestModel::plain("qwen3moe", 2, 8, 2).open()).expect("a map");
     let first = first.compose(&kept(&[(0, &[1, 4, 7]), (1, &[0, 2, 6])])).expect("a cut");
     let opened = pruned(|fixture| {
         let ids = fixture.metadata.keys().filter(|key| key.starts_with("moeslice.")).count();

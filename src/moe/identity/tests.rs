@@ -3,15 +3,15 @@ use tempfile::TempDir;
 
 use crate::gguf::{Model, TensorType, shard_path};
 use crate::moe::Identity;
-use crate::moe::fixture::Fixture;
+use crate::moe::test_model::TestModel;
 
-fn of(fixture: &Fixture) -> Identity {
+fn of(fixture: &TestModel) -> Identity {
     let opened = fixture.open();
     Identity::of(&opened.model, &opened.experts()).expect("an identity")
 }
 
 /// The same model in two shards, the second of which begins at tensor `at`.
-fn of_split(fixture: &Fixture, at: usize) -> Identity {
+fn of_split(fixture: &TestModel, at: usize) -> Identity {
     let folder = TempDir::new().expect("a folder for temporary files");
     let prefix = folder.path().join("model");
     for (no, tensors) in [&fixture.tensors[..at], &fixture.tensors[at..]].into_iter().enumerate() {
@@ -32,7 +32,7 @@ fn of_split(fixture: &Fixture, at: usize) -> Identity {
 
 #[test]
 fn a_split_and_a_merged_copy_are_the_same_model() {
-    let fixture = Fixture::plain("qwen3moe", 3, 4, 2);
+    let fixture = TestModel::plain("qwen3moe", 3, 4, 2);
     let whole = of(&fixture);
     for at in [0, 1, 7, fixture.tensors.len() - 1] {
         assert_eq!(of_split(&fixture, at), whole, "split at {at}");
@@ -44,7 +44,7 @@ fn a_split_and_a_merged_copy_are_the_same_model() {
 
 #[test]
 fn another_quantisation_has_the_same_routers() {
-    let fixture = Fixture::plain("qwen3moe", 2, 4, 2);
+    let fixture = TestModel::plain("qwen3moe", 2, 4, 2);
     let mut other = fixture.clone();
     for (info, data) in &mut other.tensors {
         if info.name.ends_with("_exps.weight") {
@@ -59,7 +59,7 @@ fn another_quantisation_has_the_same_routers() {
 
 #[test]
 fn another_model_has_other_routers() {
-    let fixture = Fixture::plain("qwen3moe", 2, 4, 2);
+    let fixture = TestModel::plain("qwen3moe", 2, 4, 2);
     let mut other = fixture.clone();
     let router = other.tensors.iter_mut().rfind(|(info, _)| info.name.ends_with("ffn_gate_inp.weight"));
     *router.expect("a router").1.last_mut().expect("some bytes") ^= 1;
@@ -70,9 +70,9 @@ fn another_model_has_other_routers() {
 
 #[test]
 fn metadata_names_shapes_and_order_are_part_of_the_fingerprint() {
-    let fixture = Fixture::plain("qwen3moe", 2, 4, 2);
+    let fixture = TestModel::plain("qwen3moe", 2, 4, 2);
     let whole = of(&fixture).fingerprint;
-    let changes: [fn(&mut Fixture); 4] = [
+    let changes: [fn(&mut TestModel); 4] = [
         |f| f.metadata.set("general.name", "another"),
         |f| f.tensors.swap(1, 2),
         |f| f.tensors[0].0.name = "token_embd2.weight".into(),
@@ -87,7 +87,7 @@ fn metadata_names_shapes_and_order_are_part_of_the_fingerprint() {
 
 #[test]
 fn the_router_hash_is_what_its_description_says() {
-    let fixture = Fixture::plain("qwen3moe", 2, 4, 2);
+    let fixture = TestModel::plain("qwen3moe", 2, 4, 2);
     let mut hash = Sha256::new();
     for (info, data) in &fixture.tensors {
         if info.name.ends_with("ffn_gate_inp.weight") {
@@ -107,7 +107,7 @@ fn the_router_hash_is_what_its_description_says() {
 #[test]
 fn routers_above_the_chunk_size_are_hashed_whole() {
     let wide = |change: usize| {
-        let mut fixture = Fixture::new("qwen3moe", 1, 4, 2);
+        let mut fixture = TestModel::new("qwen3moe", 1, 4, 2);
         fixture.part(0, "ffn_gate_inp.weight", &[100_000, 4]);
         fixture.part(0, "ffn_up_exps.weight", &[6, 5, 4]).part(0, "ffn_down_exps.weight", &[5, 6, 4]);
         fixture.tensors[1].1[change] ^= 1;

@@ -3,19 +3,15 @@
 //! Nothing of the tensors' data is read here, so the exact size of a cut is known before it is made.
 
 mod files;
-mod kept;
 mod provenance;
 mod size_label;
 
-use std::collections::BTreeMap;
-
 use thiserror::Error;
 
-use super::{Experts, IdMap, IdMapError};
+use super::{Experts, IdMap, IdMapError, KeptError, KeptExperts};
 use crate::gguf::{GgufError, Metadata, Model, SPLIT_TENSORS_KEY, TensorInfo, Value};
 
 pub use files::{FileShape, ShardPolicy};
-pub use kept::{Kept, KeptError, check as check_kept};
 pub use provenance::Provenance;
 
 const SIZE_LABEL_KEY: &str = "general.size_label";
@@ -68,16 +64,16 @@ impl PrunedShape {
     /// The shape of `model` when only the experts `kept` stay, given by their ids in `model`.
     ///
     /// `{arch}.expert_count` becomes the number that stays, `general.size_label` is brought up to date when it is
-    /// there, and `moeslice.*` is added. All other metadata are the same bytes. With [`Experts::without_nextn`], the
+    /// there, and `moeslice.*` is added. All other metadata are the same bytes. With [`Experts::without_mtp`], the
     /// blocks of multi-token prediction are left out: their tensors, their number, their entries in arrays that have
     /// one a layer.
     pub fn new(
         model: &Model,
         experts: &Experts,
-        kept: &Kept,
+        kept: &KeptExperts,
         provenance: &Provenance,
     ) -> Result<Self, PrunedError> {
-        let n_expert = kept::check(experts, kept)?;
+        let n_expert = kept.check(experts)?;
         let ids = IdMap::read(model, experts)?.compose(kept)?;
         let mut tensors = tensors(model, experts, kept);
         let sources: Vec<usize> =
@@ -99,8 +95,8 @@ impl PrunedShape {
         if let Some(first) = shards.first_mut() {
             provenance.write_into(&mut first.metadata);
             ids.write_into(&mut first.metadata);
-            if experts.nextn_dropped > 0 {
-                provenance::note_dropped_nextn(&mut first.metadata);
+            if experts.mtp_dropped > 0 {
+                provenance::note_dropped_mtp(&mut first.metadata);
             }
         }
         let metadata = shards.first().map(|shard| shard.metadata.clone()).unwrap_or_default();
@@ -114,8 +110,22 @@ impl PrunedShape {
         k: u32,
         provenance: &Provenance,
     ) -> Result<Self, PrunedError> {
-        experts.check_keep(k).map_err(KeptError::from)?;
-        Self::new(model, experts, &any_experts(experts, k), provenance)
+        experts.check_count(k).map_err(KeptError::from)?;
+        Self::new(model, experts, &KeptExperts::any(experts, k), provenance)
+    }
+
+    /// Bytes of all files of a cut that keeps `k` experts of each layer: the one place that tells the size of a cut.
+    ///
+    /// # Errors
+    /// When the model cannot keep that number, or no file can be laid out.
+    pub fn bytes_of_count(
+        model: &Model,
+        experts: &Experts,
+        k: u32,
+        provenance: &Provenance,
+        policy: ShardPolicy,
+    ) -> Result<u64, PrunedError> {
+        Ok(Self::of_count(model, experts, k, provenance)?.file_bytes(policy)?.iter().sum())
     }
 
     /// The files that would be written.
@@ -133,27 +143,11 @@ impl PrunedShape {
     }
 }
 
-/// The first `k` experts of each layer, or of each group: a choice to try sizes and outputs with.
-pub fn any_experts(experts: &Experts, k: u32) -> Kept {
-    let groups = experts.groups.map_or(1, |groups| groups.count.max(1));
-    let mut kept = BTreeMap::new();
-    for layer in &experts.layers {
-        let (size, k) = (layer.n_expert / groups, layer.kept(k));
-        let ids = match k % groups {
-            0 => (0..groups).flat_map(|group| (0..k / groups).map(move |id| group * size + id)).collect(),
-            // Groups that the router passes by.
-            _ => (0..k).collect(),
-        };
-        kept.insert(layer.layer, ids);
-    }
-    kept
-}
-
 /// The tensors with their new numbers of experts.
-fn tensors(model: &Model, experts: &Experts, kept: &Kept) -> Vec<TensorInfo> {
+fn tensors(model: &Model, experts: &Experts, kept: &KeptExperts) -> Vec<TensorInfo> {
     let mut tensors: Vec<TensorInfo> = model.tensors().iter().map(|tensor| tensor.info.clone()).collect();
     for layer in &experts.layers {
-        let k = kept.get(&layer.layer).map_or(0, Vec::len) as u64;
+        let k = kept.layer(layer.layer).map_or(0, <[u32]>::len) as u64;
         for tensor in &layer.tensors {
             // A single expert may have no dimension of its own, and then stays.
             if let Some(dim) = tensors[tensor.index].dims.get_mut(tensor.role.axis()) {
@@ -167,7 +161,7 @@ fn tensors(model: &Model, experts: &Experts, kept: &Kept) -> Vec<TensorInfo> {
 /// What changes in the metadata.
 struct Changes<'a> {
     experts: &'a Experts,
-    kept: &'a Kept,
+    kept: &'a KeptExperts,
     n_expert: u32,
     tensors: &'a [TensorInfo],
 }
@@ -175,7 +169,7 @@ struct Changes<'a> {
 impl Changes<'_> {
     /// Changes the entries that are there: some programs repeat the metadata in every shard.
     fn apply(&self, metadata: &mut Metadata) -> Result<(), PrunedError> {
-        if self.experts.nextn_dropped > 0 {
+        if self.experts.mtp_dropped > 0 {
             self.experts.drop_from(metadata);
             if metadata.contains(SPLIT_TENSORS_KEY) {
                 metadata.set(SPLIT_TENSORS_KEY, files::count_for_shards(self.tensors.len())?);
@@ -186,9 +180,9 @@ impl Changes<'_> {
         if metadata.get(&key) == Some(Value::U32(before)) && self.n_expert != before {
             metadata.set(&key, self.n_expert);
         }
-        let whole = self.experts.nextn_dropped == 0
+        let whole = self.experts.mtp_dropped == 0
             && self.experts.layers.iter().all(|layer| {
-                self.kept.get(&layer.layer).is_some_and(|ids| ids.len() as u64 == u64::from(layer.n_expert))
+                self.kept.layer(layer.layer).is_some_and(|ids| ids.len() as u64 == u64::from(layer.n_expert))
             });
         let label = metadata.get(SIZE_LABEL_KEY).and_then(|value| value.as_str().map(str::to_owned));
         if let Some(label) = label.filter(|_| !whole) {

@@ -65,7 +65,7 @@ impl Provenance {
 
     /// Whether a file says that it lacks the blocks of multi-token prediction that its original had:
     /// `moeslice.mtp` is `dropped`.
-    pub fn says_nextn_dropped(metadata: &Metadata) -> bool {
+    pub fn says_mtp_dropped(metadata: &Metadata) -> bool {
         metadata.get(NEXTN_KEY).and_then(|value| value.as_str().map(|text| text == NEXTN_DROPPED))
             == Some(true)
     }
@@ -82,6 +82,6 @@ impl Provenance {
 }
 
 /// Notes that the blocks of multi-token prediction were left out. A later cut hands the note on with all metadata.
-pub(super) fn note_dropped_nextn(metadata: &mut Metadata) {
+pub(super) fn note_dropped_mtp(metadata: &mut Metadata) {
     metadata.set(NEXTN_KEY, NEXTN_DROPPED);
 }

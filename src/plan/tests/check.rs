@@ -1,20 +1,12 @@
 use super::*;
-use crate::moe::Identity;
-use crate::profile::Kinship;
+use crate::moe::{Identity, KeptError, KeptExperts};
+use crate::usage::ModelMatch;
 use std::path::Path;
 
 const PLAN: &str = "plan.json";
 
 fn identity() -> Identity {
-    Identity {
-        architecture: "qwen3moe".into(),
-        fingerprint: "sha256:f".into(),
-        router_hash: "sha256:r".into(),
-        n_layer: 5,
-        n_expert: 8,
-        n_expert_used: 2,
-        expert_layers: vec![1, 2, 4],
-    }
+    test_experts::identity(&model())
 }
 
 fn model() -> Experts {
@@ -25,14 +17,14 @@ fn read(text: &str) -> Result<Plan, PlanFileError> {
     Plan::parse(text.as_bytes(), Path::new(PLAN))
 }
 
-fn check(plan: &Plan, experts: &Experts) -> Result<Kinship, PlanFileError> {
+fn check(plan: &Plan, experts: &Experts) -> Result<ModelMatch, PlanFileError> {
     plan.check(experts, &identity(), Path::new(PLAN), Path::new("m.gguf"))
 }
 
 /// The fault of a bare map.
-fn fault(text: &str, experts: &Experts) -> PlanFault {
+fn fault(text: &str, experts: &Experts) -> KeptError {
     match check(&read(text).unwrap(), experts).unwrap_err() {
-        PlanFileError::Fault { fault, .. } => fault,
+        PlanFileError::Fault { fault: PlanFault::Kept(error), .. } => error,
         other => panic!("{other}"),
     }
 }
@@ -40,9 +32,9 @@ fn fault(text: &str, experts: &Experts) -> PlanFault {
 #[test]
 fn a_bare_map_in_any_order_is_a_plan() {
     let plan = read(r#"{"4": [0, 1, 2], "1": [7, 0, 3], "2": [5, 6, 7]}"#).unwrap();
-    assert_eq!(plan.keep[&1], [0, 3, 7]);
+    assert_eq!(plan.keep[1], [0, 3, 7]);
     assert_eq!(plan.k, 3);
-    assert_eq!(check(&plan, &model()).unwrap(), Kinship::Same);
+    assert_eq!(check(&plan, &model()).unwrap(), ModelMatch::Same);
     // What was read without provenance is written without.
     assert_eq!(read(&plan.to_json()).unwrap(), plan);
 }
@@ -51,31 +43,31 @@ fn a_bare_map_in_any_order_is_a_plan() {
 fn each_fault_is_refused_with_layer_and_value() {
     let model = model();
     let refused = |text| fault(text, &model);
-    assert_eq!(refused(r#"{"1": [0,1,2], "4": [0,1,2]}"#), PlanFault::MissingLayer { layer: 2, n_expert: 8 });
+    assert_eq!(refused(r#"{"1": [0,1,2], "4": [0,1,2]}"#), KeptError::MissingLayer { layer: 2, n_expert: 8 });
     assert_eq!(
         refused(r#"{"1": [0,1,2], "2": [0,1,2], "3": [0,1,2], "4": [0,1,2]}"#),
-        PlanFault::ExtraLayer { layer: 3, layers: "1, 2, 4".into() }
+        KeptError::ExtraLayer { layer: 3, layers: "1, 2, 4".into() }
     );
     assert_eq!(
         refused(r#"{"1": [0,1,2], "2": [0,5,0], "4": [0,1,2]}"#),
-        PlanFault::Twice { layer: 2, id: 0 }
+        KeptError::Twice { layer: 2, id: 0 }
     );
     assert_eq!(
         refused(r#"{"1": [0,1,2], "2": [0,1,8], "4": [0,1,2]}"#),
-        PlanFault::Id { layer: 2, id: 8, n_expert: 8 }
+        KeptError::Id { layer: 2, id: 8, n_expert: 8 }
     );
     assert_eq!(
         refused(r#"{"1": [0,1,2], "2": [0,1,2], "4": [0,1]}"#),
-        PlanFault::Uneven { layer: 4, kept: 2, wanted: 3, other: 1 }
+        KeptError::Uneven { layer: 4, kept: 2, wanted: 3, other: 1 }
     );
     // The odd one out is named, not those that agree.
     assert_eq!(
         refused(r#"{"1": [0,1,2,3], "2": [0,1,2], "4": [0,1,2]}"#),
-        PlanFault::Uneven { layer: 1, kept: 4, wanted: 3, other: 2 }
+        KeptError::Uneven { layer: 1, kept: 4, wanted: 3, other: 2 }
     );
-    assert!(matches!(refused(r#"{"1": [0], "2": [1], "4": [2]}"#), PlanFault::Keep(_)));
-    assert!(matches!(refused(r#"{"1": [], "2": [], "4": []}"#), PlanFault::Keep(_)));
-    assert_eq!(refused("{}"), PlanFault::MissingLayer { layer: 1, n_expert: 8 });
+    assert!(matches!(refused(r#"{"1": [0], "2": [1], "4": [2]}"#), KeptError::Count(_)));
+    assert!(matches!(refused(r#"{"1": [], "2": [], "4": []}"#), KeptError::Count(_)));
+    assert_eq!(refused("{}"), KeptError::MissingLayer { layer: 1, n_expert: 8 });
 }
 
 #[test]
@@ -128,16 +120,16 @@ fn a_stated_k_is_that_of_the_lists() {
     let mut plan = whole();
     plan.k = 3;
     let error = check(&plan, &model()).unwrap_err();
-    let wanted = PlanFault::Count { stated: 3, layer: 1, kept: 2 };
+    let wanted = PlanFault::Count { stated: 3, kept: 2 };
     assert!(matches!(&error, PlanFileError::Fault { fault, .. } if *fault == wanted), "{error}");
 }
 
 #[test]
 fn a_plan_for_another_model_is_refused_and_for_another_quantisation_remarked() {
     let mut plan = whole();
-    assert_eq!(check(&plan, &model()).unwrap(), Kinship::Same);
+    assert_eq!(check(&plan, &model()).unwrap(), ModelMatch::Same);
     plan.source.as_mut().unwrap().fingerprint = "sha256:q4".into();
-    assert_eq!(check(&plan, &model()).unwrap(), Kinship::SameRouters);
+    assert_eq!(check(&plan, &model()).unwrap(), ModelMatch::SameRouters);
     plan.source.as_mut().unwrap().router_hash = "sha256:other".into();
     let error = check(&plan, &model()).unwrap_err();
     assert!(matches!(&error, PlanFileError::OtherModel { planned, .. } if planned == "base.gguf"), "{error}");
@@ -146,22 +138,22 @@ fn a_plan_for_another_model_is_refused_and_for_another_quantisation_remarked() {
 #[test]
 fn groups_keep_the_same_number_each() {
     let model = grouped(experts("deepseek2", 2, &[(0, 8)]), 2, 1);
-    assert_eq!(check_lists(&[(0, vec![0, 3, 4, 7])].into(), &model), Ok((0, 4)));
+    assert_eq!(KeptExperts::from([(0, vec![0, 3, 4, 7])]).check(&model), Ok(4));
     assert_eq!(
-        check_lists(&[(0, vec![0, 1, 3, 7])].into(), &model),
-        Err(PlanFault::UnevenGroups { layer: 0, group: 0, kept: 3, wanted: 2 })
+        KeptExperts::from([(0, vec![0, 1, 3, 7])]).check(&model),
+        Err(KeptError::UnevenGroups { layer: 0, group: 0, kept: 3, wanted: 2 })
     );
-    assert_eq!(check_lists(&[(0, (0..8).collect())].into(), &model), Ok((0, 8)));
+    assert_eq!(KeptExperts::from([(0, (0..8).collect())]).check(&model), Ok(8));
 }
 
 #[test]
 fn a_layer_with_fewer_experts_stays_whole() {
     let model = experts("nemotron_h_moe", 1, &[(1, 8), (3, 4)]);
     let lists = |first: u32, second: u32| {
-        check_lists(&[(1, (0..first).collect()), (3, (0..second).collect())].into(), &model)
+        KeptExperts::from([(1, (0..first).collect()), (3, (0..second).collect())]).check(&model)
     };
-    assert_eq!(lists(6, 4), Ok((1, 6)));
-    assert_eq!(lists(3, 3), Ok((1, 3)));
-    assert_eq!(lists(6, 3), Err(PlanFault::SmallLayer { layer: 3, kept: 3, n_expert: 4, k: 6, other: 1 }));
-    assert_eq!(lists(3, 4), Err(PlanFault::Uneven { layer: 3, kept: 4, wanted: 3, other: 1 }));
+    assert_eq!(lists(6, 4), Ok(6));
+    assert_eq!(lists(3, 3), Ok(3));
+    assert_eq!(lists(6, 3), Err(KeptError::SmallLayer { layer: 3, kept: 3, n_expert: 4, k: 6, other: 1 }));
+    assert_eq!(lists(3, 4), Err(KeptError::Uneven { layer: 3, kept: 4, wanted: 3, other: 1 }));
 }

@@ -25,10 +25,10 @@ fn ties_at_the_cut_go_by_gate_weight_then_lower_id_and_are_counted() {
     scores.get_mut(&0).unwrap().tie = Some(vec![0.1, 0.3, 0.9, 0.2, 0.0]);
     scores.get_mut(&1).unwrap().tie = Some(vec![0.5, 0.2, 0.9, 0.2, 0.0]);
     let choice = choose(&model, &scores, 3, &Pins::default()).unwrap();
-    assert_eq!(choice.keep[&0], [1, 2, 3]);
-    assert_eq!(choice.keep[&1], [0, 1, 2]);
-    assert_eq!(choice.keep[&2], [0, 1, 2]);
-    assert_eq!(choice.keep[&3], [0, 1, 2]);
+    assert_eq!(choice.keep[0], [1, 2, 3]);
+    assert_eq!(choice.keep[1], [0, 1, 2]);
+    assert_eq!(choice.keep[2], [0, 1, 2]);
+    assert_eq!(choice.keep[3], [0, 1, 2]);
     assert_eq!(choice.ties, Ties { layers: 3, experts: 3 + 3 + 5, by_id: 2 });
 }
 
@@ -37,17 +37,18 @@ fn every_group_keeps_the_same_number() {
     let model = grouped(experts("deepseek2", 2, &[(0, 8)]), 2, 1);
     let scores = scores(&[(0, &[1.0, 2.0, 4.0, 3.0, 9.0, 8.0, 7.0, 7.0])]);
     let choice = choose(&model, &scores, 6, &Pins::default()).unwrap();
-    assert_eq!(choice.keep[&0], [1, 2, 3, 4, 5, 6]);
+    assert_eq!(choice.keep[0], [1, 2, 3, 4, 5, 6]);
     assert_eq!(choice.ties, Ties { layers: 1, experts: 2, by_id: 1 });
     assert!(matches!(choose(&model, &scores, 5, &Pins::default()), Err(PlanError::Keep(_))));
 }
 
 #[test]
 fn an_architecture_that_ignores_groups_is_cut_without_them() {
-    let ignoring = crate::moe::families().iter().find(|row| !row.groups && row.refuse.is_none()).unwrap();
+    let ignoring =
+        crate::arch::architectures().iter().find(|row| !row.groups && row.refuse.is_none()).unwrap();
     let model = grouped(experts(ignoring.architecture, 1, &[(0, 8)]), 2, 1);
     let scores = scores(&[(0, &[1.0, 2.0, 4.0, 3.0, 9.0, 8.0, 7.0, 6.0])]);
-    assert_eq!(choose(&model, &scores, 4, &Pins::default()).unwrap().keep[&0], [4, 5, 6, 7]);
+    assert_eq!(choose(&model, &scores, 4, &Pins::default()).unwrap().keep[0], [4, 5, 6, 7]);
 }
 
 #[test]
@@ -57,19 +58,19 @@ fn a_layer_with_no_more_than_k_experts_stays_whole_and_needs_no_counts() {
         scores(&[(1, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]), (5, &[6.0, 5.0, 4.0, 3.0, 2.0, 1.0])]);
     let keep = choose(&model, &scores, 4, &Pins::default()).unwrap().keep;
     assert_eq!(keep, [(1, vec![4, 5, 6, 7]), (3, vec![0, 1, 2, 3]), (5, vec![0, 1, 2, 3])].into());
-    assert_eq!(choose(&model, &BTreeMap::new(), 8, &Pins::default()).unwrap().keep[&5].len(), 6);
+    assert_eq!(choose(&model, &BTreeMap::new(), 8, &Pins::default()).unwrap().keep[5].len(), 6);
 }
 
 #[test]
-fn a_layer_that_was_never_reached_is_an_error_and_a_nextn_layer_another() {
+fn a_layer_that_was_never_reached_is_an_error_and_an_mtp_layer_another() {
     let scores = scores(&[(0, &[1.0, 2.0, 3.0, 4.0])]);
     let model = experts("glm4moe", 1, &[(0, 4), (7, 4)]);
     let error = choose(&model, &scores, 2, &Pins::default()).unwrap_err();
     assert!(matches!(error, PlanError::NeverReached { layer: 7 }), "{error}");
-    let error = choose(&with_nextn(model.clone()), &scores, 2, &Pins::default()).unwrap_err();
-    assert!(matches!(error, PlanError::NextN { layer: 7, runs: false }), "{error}");
+    let error = choose(&with_mtp(model.clone()), &scores, 2, &Pins::default()).unwrap_err();
+    assert!(matches!(error, PlanError::Mtp { layer: 7, runs: false }), "{error}");
     // Nothing is cut: no counts are needed.
-    assert!(choose(&with_nextn(model), &scores, 4, &Pins::default()).is_ok());
+    assert!(choose(&with_mtp(model), &scores, 4, &Pins::default()).is_ok());
 }
 
 #[test]
@@ -115,10 +116,10 @@ fn pins_are_read_and_printed() {
 
 #[test]
 fn what_the_model_alone_forbids_is_refused_before_a_profile() {
-    let model = with_nextn(experts("glm4moe", 2, &[(0, 8), (1, 8)]));
-    let early = |keep: &str, text: &str, nextn: bool| {
+    let model = with_mtp(experts("glm4moe", 2, &[(0, 8), (1, 8)]));
+    let early = |keep: &str, text: &str, mtp: bool| {
         let pins = if text.is_empty() { Pins::default() } else { pins(text) };
-        check_early(&model, &keep.parse().unwrap(), &pins, |layer| nextn || layer.kind != LayerKind::NextN)
+        check_early(&model, &keep.parse().unwrap(), &pins, |layer| mtp || layer.kind != LayerKind::Mtp)
     };
     assert_eq!(early("4", "", true).unwrap(), Some(4));
     assert_eq!(early("coverage:0.9", "0:7", true).unwrap(), None);
@@ -127,6 +128,6 @@ fn what_the_model_alone_forbids_is_refused_before_a_profile() {
     assert!(matches!(early("4", "0:8", true), Err(PlanError::PinId { .. })));
     assert!(matches!(early("2", "0:1,0:2,0:3", true), Err(PlanError::PinCount { .. })));
     for keep in ["4", "50%", "coverage:0.9", "size:1GiB"] {
-        assert!(matches!(early(keep, "", false), Err(PlanError::NextN { layer: 1, runs: false })), "{keep}");
+        assert!(matches!(early(keep, "", false), Err(PlanError::Mtp { layer: 1, runs: false })), "{keep}");
     }
 }

@@ -1,40 +1,17 @@
 mod check;
 mod choose;
-mod keep;
 mod resolve;
+mod target;
 
 use super::*;
-use crate::moe::{ExpertLayer, Experts, Groups, LayerKind, family};
+use crate::moe::{Experts, Groups, LayerKind, test_experts};
 use crate::score::LayerScores;
 use std::collections::BTreeMap;
 
 /// A model of `architecture` whose layers (number, experts) hold no tensors; `used` experts for a token.
 fn experts(architecture: &str, used: u32, layers: &[(u32, u32)]) -> Experts {
-    let layer = |&(layer, n_expert): &(u32, u32)| ExpertLayer {
-        layer,
-        n_expert,
-        n_used: used,
-        kind: LayerKind::Trunk,
-        tensors: vec![],
-        hash_table: None,
-        bytes_per_expert: 0,
-    };
-    Experts {
-        architecture: architecture.into(),
-        family: family(architecture),
-        n_layer: layers.last().unwrap().0 + 1,
-        n_expert: layers.iter().map(|layer| layer.1).max().unwrap(),
-        n_expert_used: used,
-        used_per_layer: None,
-        groups: None,
-        n_nextn: 0,
-        nextn_runs: false,
-        nextn_dropped: 0,
-        gate: None,
-        shared: false,
-        chunks: false,
-        layers: layers.iter().map(layer).collect(),
-    }
+    let layers: Vec<_> = layers.iter().map(|&(layer, n_expert)| (layer, n_expert, used)).collect();
+    test_experts::experts(architecture, &layers, None)
 }
 
 /// As [`experts`], with `count` groups of experts of which a token reaches `used`.
@@ -44,9 +21,9 @@ fn grouped(mut experts: Experts, count: u32, used: u32) -> Experts {
 }
 
 /// As [`experts`], with the last layer a multi-token-prediction block.
-fn with_nextn(mut experts: Experts) -> Experts {
-    experts.n_nextn = 1;
-    experts.layers.last_mut().unwrap().kind = LayerKind::NextN;
+fn with_mtp(mut experts: Experts) -> Experts {
+    experts.n_mtp = 1;
+    experts.layers.last_mut().unwrap().kind = LayerKind::Mtp;
     experts
 }
 

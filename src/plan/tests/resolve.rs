@@ -1,7 +1,7 @@
 use super::*;
 use crate::moe::Identity;
-use crate::profile::{Usage, fixture};
 use crate::score::{Blend, Score};
+use crate::usage::{Usage, test_usage};
 use proptest::prelude::*;
 use std::cell::RefCell;
 use std::path::Path;
@@ -12,7 +12,7 @@ fn no_size(_: u32) -> Result<u64, Box<dyn std::error::Error + Send + Sync>> {
 
 /// Two layers of four experts, one selected for a token; corpora that want opposite ones in layer 1.
 fn usage() -> Usage {
-    fixture::usage(
+    test_usage::usage(
         1,
         &[("dev", 100), ("pm", 10)],
         &[
@@ -43,7 +43,7 @@ fn coverage_is_kept_selections_over_all_of_the_worst_layer() {
 
 #[test]
 fn a_corpus_without_tokens_has_no_coverage_and_holds_nothing_up() {
-    let usage = fixture::usage(1, &[("a", 3), ("b", 0)], &[(0, &[(&[2, 1], None), (&[0, 0], None)])]);
+    let usage = test_usage::usage(1, &[("a", 3), ("b", 0)], &[(0, &[(&[2, 1], None), (&[0, 0], None)])]);
     let model = experts("qwen3moe", 1, &[(0, 2)]);
     let found = planner(&usage, &model).coverage(&[(0, vec![0])].into());
     assert_eq!(found.corpora.keys().collect::<Vec<_>>(), ["a"]);
@@ -65,7 +65,7 @@ fn coverage_gives_the_smallest_k_of_all_together_or_of_each() {
 #[test]
 fn a_decimal_share_that_is_met_exactly_is_met() {
     for (hits, all) in [(98u64, 100u64), (7, 10), (29, 100), (57, 100), (981, 1000), (333, 1000)] {
-        let usage = fixture::usage(1, &[("a", all)], &[(0, &[(&[hits, all - hits, 0], None)])]);
+        let usage = test_usage::usage(1, &[("a", all)], &[(0, &[(&[hits, all - hits, 0], None)])]);
         let model = experts("qwen3moe", 1, &[(0, 3)]);
         let share = format!("coverage:{}", hits as f64 / all as f64);
         let wanted = if hits * 2 >= all { 1 } else { 2 };
@@ -90,7 +90,7 @@ fn size_gives_the_largest_k_that_fits() {
     let (usage, model) = (usage(), experts("qwen3moe", 2, &[(0, 4), (1, 4)]));
     let planner = planner(&usage, &model);
     let size = |k: u32| Ok(100 + 10 * u64::from(k));
-    let k = |limit| planner.resolve(&Keep::Size(limit), &size);
+    let k = |limit| planner.resolve(&KeepTarget::Size(limit), &size);
     assert_eq!(k(120).unwrap(), 2);
     assert_eq!(k(129).unwrap(), 2);
     assert_eq!(k(130).unwrap(), 3);
@@ -98,7 +98,8 @@ fn size_gives_the_largest_k_that_fits() {
     assert_eq!(k(u64::MAX).unwrap(), 4);
     let error = k(119).unwrap_err();
     assert!(matches!(error, PlanError::TooSmall { limit: 119, k: 2, bytes: 120 }), "{error}");
-    let broken = planner.resolve(&Keep::Size(1), &|_| Err("no such file".into())).unwrap_err().to_string();
+    let broken =
+        planner.resolve(&KeepTarget::Size(1), &|_| Err("no such file".into())).unwrap_err().to_string();
     assert!(broken.contains("no such file"), "{broken}");
 }
 
@@ -113,12 +114,12 @@ fn size_tries_possible_numbers_alone_and_few_of_them() {
     assert_eq!(largest_fitting(&model, 199, &size).unwrap(), 192);
     let asked = asked.into_inner();
     assert!(asked.len() <= 6, "{asked:?}");
-    assert!(asked.iter().all(|&k| model.check_keep(k).is_ok()), "{asked:?}");
+    assert!(asked.iter().all(|&k| model.check_count(k).is_ok()), "{asked:?}");
 }
 
 #[test]
 fn a_layer_of_the_usage_without_tokens_was_never_reached() {
-    let usage = fixture::usage(1, &[("a", 3)], &[(0, &[(&[2, 1], None)]), (1, &[(&[0, 0], None)])]);
+    let usage = test_usage::usage(1, &[("a", 3)], &[(0, &[(&[2, 1], None)]), (1, &[(&[0, 0], None)])]);
     let model = experts("qwen3moe", 1, &[(0, 2), (1, 2)]);
     let error = planner(&usage, &model).choose(1).unwrap_err();
     assert!(matches!(error, PlanError::NeverReached { layer: 1 }), "{error}");
@@ -176,7 +177,7 @@ fn a_plan_says_what_is_kept_and_why() {
     assert_eq!(Plan::parse(text.as_bytes(), Path::new("p.json")).unwrap(), plan);
     assert_eq!(
         plan.check(&model, &identity, Path::new("p.json"), Path::new("m.gguf")).unwrap(),
-        crate::profile::Kinship::Same
+        crate::usage::ModelMatch::Same
     );
 }
 
@@ -190,26 +191,26 @@ proptest! {
         groups in prop_oneof![Just(1u32), Just(2), Just(4)],
     ) {
         prop_assume!(counts.iter().all(|layer| layer.iter().sum::<u64>() > 0));
-        let columns: Vec<Vec<fixture::Column<'_>>> =
+        let columns: Vec<Vec<test_usage::Column<'_>>> =
             counts.iter().map(|layer| vec![(layer.as_slice(), None)]).collect();
         let layers: Vec<_> = columns.iter().enumerate().map(|(at, column)| (at as u32, column.as_slice())).collect();
-        let usage = fixture::usage(1, &[("a", 600)], &layers);
+        let usage = test_usage::usage(1, &[("a", 600)], &layers);
         let sizes: Vec<(u32, u32)> = layers.iter().map(|&(layer, _)| (layer, 12)).collect();
         let mut model = experts("deepseek2", 1, &sizes);
         if groups > 1 {
             model = grouped(model, groups, 1);
         }
         let planner = planner(&usage, &model);
-        let k = planner.resolve(&Keep::Coverage { share, each: false }, &no_size).unwrap();
+        let k = planner.resolve(&KeepTarget::Coverage { share, each: false }, &no_size).unwrap();
         let worst = |k| planner.coverage(&planner.choose(k).unwrap().keep).all.worst;
         prop_assert!(worst(k) >= share);
-        let possible = model.possible_keeps();
+        let possible = model.possible_counts();
         if let Some(&below) = possible.iter().rev().find(|&&below| below < k) {
             prop_assert!(worst(below) < share);
         }
         for pair in possible.windows(2) {
             let (small, large) = (planner.choose(pair[0]).unwrap().keep, planner.choose(pair[1]).unwrap().keep);
-            for (layer, ids) in &small {
+            for (layer, ids) in small.iter() {
                 prop_assert!(ids.iter().all(|id| large[layer].contains(id)));
             }
         }

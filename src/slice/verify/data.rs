@@ -1,88 +1,60 @@
 //! The bytes of tensors.
 
-use std::ops::Range;
-
+use super::super::fate::TensorFate;
 use super::super::hash_table::Remap;
-use super::super::pace::Ahead;
+use super::super::readahead::ReadAhead;
 use super::super::runs;
 use super::VerifyError;
 use super::difference::{Collector, Where};
 use crate::gguf::{GgufError, Model, ReadAt, Tensor, TensorInfo};
-use crate::moe::{ExpertLayer, ExpertTensor, Experts, Kept, PrunedShape};
+use crate::moe::{ExpertLayer, Experts, KeptExperts, PrunedShape};
+use crate::progress::{Interrupt, Progress};
 
 /// Bytes that are read of each model at once.
 const CHUNK: usize = 4 << 20;
 
-/// Called with the bytes done and the bytes to do; an error ends the comparison.
-type Step<'a> = &'a mut dyn FnMut(u64, u64) -> Result<(), VerifyError>;
-
 /// Reads both models side by side, each once.
-pub(super) struct Comparison<'a> {
+pub(super) struct Comparison<'a, 'p> {
     base: &'a Model,
     pruned: &'a Model,
-    kinds: Vec<Kind<'a>>,
+    fates: Vec<TensorFate<'a>>,
     direct: bool,
     chunk_of_base: Vec<u8>,
     chunk_of_pruned: Vec<u8>,
-    ahead: [Ahead<'a>; 2],
+    ahead: [ReadAhead<'a>; 2],
     tensors: u64,
     slabs: u64,
     done: u64,
     total: u64,
-    step: Step<'a>,
+    progress: &'a mut (dyn Progress + 'p),
+    interrupt: Interrupt,
 }
 
-/// How the data of a tensor of the base compare with those of the pruned model.
-#[derive(Clone, Copy)]
-enum Kind<'a> {
-    Whole,
-    Slabs { tensor: &'a ExpertTensor, kept: &'a [u32] },
-    Table { layer: &'a ExpertLayer, kept: &'a [u32] },
-}
-
-impl Kind<'_> {
-    /// The ranges of the base's tensor that are compared, in order.
-    fn runs(self, tensor: &Tensor) -> Vec<Range<u64>> {
-        match self {
-            Self::Slabs { tensor, kept } => runs::of_experts(kept, tensor.slab_bytes).collect(),
-            Self::Whole | Self::Table { .. } => std::iter::once(0..tensor.info.bytes()).collect(),
-        }
-    }
-}
-
-impl<'a> Comparison<'a> {
+impl<'a, 'p> Comparison<'a, 'p> {
     pub(super) fn new(
         base: &'a Model,
         pruned: &'a Model,
         experts: &'a Experts,
-        kept: &'a Kept,
+        kept: &'a KeptExperts,
         direct: bool,
-        step: Step<'a>,
+        (progress, interrupt): (&'a mut (dyn Progress + 'p), Interrupt),
     ) -> Self {
-        let mut kinds = vec![Kind::Whole; base.tensors().len()];
-        for layer in &experts.layers {
-            let kept = kept.get(&layer.layer).map(Vec::as_slice).unwrap_or_default();
-            for tensor in &layer.tensors {
-                kinds[tensor.index] = Kind::Slabs { tensor, kept };
-            }
-            if let Some(index) = layer.hash_table {
-                kinds[index] = Kind::Table { layer, kept };
-            }
-        }
+        let fates = TensorFate::of_all(base, experts, kept);
         let total = pruned.tensors().iter().map(|tensor| tensor.info.bytes()).sum();
         Self {
             base,
             pruned,
-            kinds,
+            fates,
             direct,
             chunk_of_base: vec![0; CHUNK],
             chunk_of_pruned: vec![0; CHUNK],
-            ahead: [Ahead::new(Vec::new()), Ahead::new(Vec::new())],
+            ahead: [ReadAhead::new(Vec::new()), ReadAhead::new(Vec::new())],
             tensors: 0,
             slabs: 0,
             done: 0,
             total,
-            step,
+            progress,
+            interrupt,
         }
     }
 
@@ -98,23 +70,25 @@ impl<'a> Comparison<'a> {
             let of_base = &base.tensors()[index];
             let of_pruned = pruned.tensor(&expected.name)?;
             let same_shape = of_pruned.info.ty == expected.ty && of_pruned.info.dims == expected.dims;
-            same_shape.then_some((self.kinds[index], of_base, of_pruned))
+            same_shape.then_some((self.fates[index], of_base, of_pruned))
         };
         let pairs: Vec<_> = shape.sources.iter().zip(&shape.tensors).filter_map(alike).collect();
         let of_base =
-            pairs.iter().flat_map(|(kind, tensor, _)| runs::in_file(base, tensor, kind.runs(tensor)));
+            pairs.iter().flat_map(|(fate, tensor, _)| runs::in_file(base, tensor, fate.runs(tensor)));
         let of_pruned = pairs.iter().flat_map(|(_, _, tensor)| {
             runs::in_file(pruned, tensor, std::iter::once(0..tensor.info.bytes()).collect())
         });
-        self.ahead = [Ahead::new(of_base.collect()), Ahead::new(of_pruned.collect())];
-        for (kind, of_base, of_pruned) in pairs {
+        self.ahead = [ReadAhead::new(of_base.collect()), ReadAhead::new(of_pruned.collect())];
+        for (fate, of_base, of_pruned) in pairs {
             self.tensors += 1;
-            match kind {
-                Kind::Whole => self.compare_whole(of_base, of_pruned, found)?,
-                Kind::Slabs { tensor, kept } => {
-                    self.compare_slabs(of_base, of_pruned, tensor.slab_bytes, kept, found)?;
+            match fate {
+                TensorFate::Whole => self.compare_whole(of_base, of_pruned, found)?,
+                TensorFate::Slabs { slab_bytes, kept } => {
+                    self.compare_slabs(of_base, of_pruned, slab_bytes, kept, found)?;
                 }
-                Kind::Table { layer, kept } => self.compare_table(of_base, of_pruned, layer, kept, found)?,
+                TensorFate::Table { layer, kept } => {
+                    self.compare_table(of_base, of_pruned, layer, kept, found)?
+                }
             }
             self.check_padding(of_pruned, found)?;
         }
@@ -129,7 +103,8 @@ impl<'a> Comparison<'a> {
         self.done += len as u64;
         self.ahead.iter_mut().for_each(|ahead| ahead.advance(len as u64));
         let same = chunk_a == chunk_b;
-        (self.step)(self.done, self.total)?;
+        self.progress.update(self.done, self.total);
+        self.interrupt.check()?;
         Ok(same)
     }
 
@@ -201,7 +176,7 @@ impl<'a> Comparison<'a> {
         found: &mut Collector,
     ) -> Result<(), VerifyError> {
         let remap = Remap::new(kept, layer.n_expert);
-        let row_bytes = 4 * layer.n_used as usize;
+        let row_bytes = 4 * layer.n_expert_used as usize;
         let chunk = (CHUNK / row_bytes).max(1) * row_bytes;
         let (bytes, mut at) = (b.info.bytes(), 0);
         while at < bytes {

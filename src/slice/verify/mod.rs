@@ -4,18 +4,17 @@ mod data;
 mod difference;
 mod metadata;
 
-use std::collections::BTreeMap;
 use std::path::PathBuf;
-use std::sync::atomic::{AtomicBool, Ordering};
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
-use super::Progress;
 use crate::gguf::{GgufError, Model};
 use crate::moe::{
-    Experts, IdMap, IdMapError, Identity, Kept, MoeError, Provenance, PrunedError, PrunedShape,
+    Experts, IdMap, IdMapError, Identity, KeptExperts, MoeError, Provenance, PrunedError, PrunedShape,
 };
+
+use crate::progress::{Interrupt, Interrupted, Progress};
 
 pub use difference::{Difference, Differences, Where};
 
@@ -31,7 +30,7 @@ pub struct Verified {
     /// How long it took.
     pub duration: Duration,
     /// The experts that stayed, by layer, in the ids of the base.
-    pub kept: Kept,
+    pub kept: KeptExperts,
 }
 
 /// Why a pruned model was not found to be true.
@@ -91,26 +90,16 @@ pub enum VerifyError {
 pub fn verify(
     base: &Model,
     pruned: &Model,
-    keep: Option<&Kept>,
-    progress: Progress<'_>,
-) -> Result<Verified, VerifyError> {
-    verify_until(&AtomicBool::new(false), base, pruned, keep, progress)
-}
-
-/// As [`verify()`], until `interrupt` is set.
-pub fn verify_until(
-    interrupt: &AtomicBool,
-    base: &Model,
-    pruned: &Model,
-    keep: Option<&Kept>,
-    progress: Progress<'_>,
+    keep: Option<&KeptExperts>,
+    progress: &mut dyn Progress,
+    interrupt: Interrupt,
 ) -> Result<Verified, VerifyError> {
     let start = Instant::now();
     let whole_base = Experts::read(base)?;
     let pruned_experts = Experts::read(pruned)?;
     // Nothing may be missing but what the pruned model says was left out.
-    let base_experts = match Provenance::says_nextn_dropped(pruned.metadata()) {
-        true => whole_base.without_nextn(base)?,
+    let base_experts = match Provenance::says_mtp_dropped(pruned.metadata()) {
+        true => whole_base.without_mtp(base)?,
         false => whole_base.clone(),
     };
     let kept = match keep {
@@ -130,11 +119,8 @@ pub fn verify_until(
     }
     // A table of ids that was cut twice holds replacements of replacements.
     let direct = provenance.as_ref().is_none_or(|provenance| provenance.source_fingerprint == fingerprint);
-    let mut step = |done, total| {
-        progress(done, total);
-        if interrupt.load(Ordering::Relaxed) { Err(VerifyError::Interrupted) } else { Ok(()) }
-    };
-    let mut comparison = data::Comparison::new(base, pruned, &base_experts, &kept, direct, &mut step);
+    let watch = (progress, interrupt);
+    let mut comparison = data::Comparison::new(base, pruned, &base_experts, &kept, direct, watch);
     comparison.run(&shape, &mut found)?;
     let (tensors, slabs, bytes) = comparison.counts();
     found.finish()?;
@@ -145,12 +131,12 @@ pub fn verify_until(
 pub fn kept_of(
     (base, base_experts): (&Model, &Experts),
     (pruned, pruned_experts): (&Model, &Experts),
-) -> Result<Kept, VerifyError> {
+) -> Result<KeptExperts, VerifyError> {
     if !IdMap::is_in(pruned) {
         return Err(VerifyError::NoIdMap { file: pruned.path().to_owned() });
     }
     let base_ids = IdMap::read(base, base_experts)?;
-    let mut kept = BTreeMap::new();
+    let mut kept = KeptExperts::default();
     for (layer, originals) in IdMap::read(pruned, pruned_experts)?.layers() {
         let known = base_ids.layer(layer).unwrap_or_default();
         let ids = (0..).zip(originals).map(|(id, original)| {
@@ -177,4 +163,10 @@ fn stand_in(provenance: &Option<Provenance>) -> Provenance {
         target: String::new(),
         corpora: Vec::new(),
     })
+}
+
+impl From<Interrupted> for VerifyError {
+    fn from(_: Interrupted) -> Self {
+        Self::Interrupted
+    }
 }

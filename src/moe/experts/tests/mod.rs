@@ -1,13 +1,14 @@
 use super::*;
-use crate::moe::fixture::{Fixture, N_EMBD, N_FF};
-use crate::moe::{Gate, MoeError};
+use crate::arch::GatingFunction;
+use crate::moe::MoeError;
+use crate::moe::test_model::{N_EMBD, N_FF, TestModel};
 
 mod refusals;
 
 /// Bytes of one expert of a plain F32 layer: its router row and three matrices.
 const PLAIN: u64 = 4 * (N_EMBD + 3 * N_EMBD * N_FF);
 
-fn read(fixture: &Fixture) -> Experts {
+fn read(fixture: &TestModel) -> Experts {
     fixture.read().expect("a model with experts")
 }
 
@@ -17,15 +18,15 @@ fn roles(layer: &ExpertLayer) -> Vec<Role> {
 
 #[test]
 fn plain_experts() {
-    let fixture = Fixture::plain("qwen3moe", 2, 31, 4);
+    let fixture = TestModel::plain("qwen3moe", 2, 31, 4);
     let opened = fixture.open();
     let experts = opened.experts();
     assert_eq!((experts.n_layer, experts.n_expert, experts.n_expert_used), (2, 31, 4));
-    assert_eq!((experts.groups, experts.n_nextn, experts.used_per_layer.clone()), (None, 0, None));
-    assert_eq!((experts.gate, experts.shared, experts.chunks), (Some(Gate::Softmax), false, false));
-    assert_eq!(experts.family.map(|family| family.architecture), Some("qwen3moe"));
+    assert_eq!((experts.groups, experts.n_mtp, experts.used_per_layer.clone()), (None, 0, None));
+    assert_eq!((experts.gate, experts.shared, experts.chunks), (Some(GatingFunction::Softmax), false, false));
+    assert_eq!(experts.arch.map(|arch| arch.architecture), Some("qwen3moe"));
     let layer = experts.layer(1).expect("a layer with experts");
-    assert_eq!((layer.n_expert, layer.n_used, layer.kind), (31, 4, LayerKind::Trunk));
+    assert_eq!((layer.n_expert, layer.n_expert_used, layer.kind), (31, 4, LayerKind::Trunk));
     assert_eq!(roles(layer), [Role::RouterWeight, Role::Gate, Role::Up, Role::Down]);
     assert_eq!(layer.bytes_per_expert, PLAIN);
     for tensor in &layer.tensors {
@@ -40,7 +41,7 @@ fn plain_experts() {
 
 #[test]
 fn every_optional_tensor_is_cut() {
-    let mut fixture = Fixture::plain("deepseek4", 1, 8, 2);
+    let mut fixture = TestModel::plain("deepseek4", 1, 8, 2);
     fixture.key("hash_layer_count", 0_u32);
     fixture.part(0, "exp_probs_b.bias", &[8]).part(0, "exp_probs_b_vl.bias", &[8]);
     for matrix in ["gate", "up", "down"] {
@@ -54,7 +55,7 @@ fn every_optional_tensor_is_cut() {
 
 #[test]
 fn router_bias_and_expert_biases() {
-    let mut fixture = Fixture::plain("gpt-oss", 1, 8, 2);
+    let mut fixture = TestModel::plain("gpt-oss", 1, 8, 2);
     fixture.part(0, "ffn_gate_inp.bias", &[8]);
     fixture.part(0, "ffn_gate_exps.bias", &[N_FF, 8]).part(0, "ffn_up_exps.bias", &[N_FF, 8]);
     fixture.part(0, "ffn_down_exps.bias", &[N_EMBD, 8]).part(0, "attn_sinks.weight", &[8]);
@@ -69,7 +70,7 @@ fn router_bias_and_expert_biases() {
 
 #[test]
 fn gate_and_up_in_one_tensor() {
-    let mut fixture = Fixture::new("qwen35moe", 1, 8, 2);
+    let mut fixture = TestModel::new("qwen35moe", 1, 8, 2);
     fixture.part(0, "ffn_gate_inp.weight", &[N_EMBD, 8]);
     fixture.part(0, "ffn_gate_up_exps.weight", &[N_EMBD, 2 * N_FF, 8]);
     fixture.part(0, "ffn_down_exps.weight", &[N_FF, N_EMBD, 8]);
@@ -80,7 +81,7 @@ fn gate_and_up_in_one_tensor() {
 
 #[test]
 fn experts_without_a_gate_in_every_other_layer() {
-    let mut fixture = Fixture::new("nomic-bert-moe", 4, 8, 2);
+    let mut fixture = TestModel::new("nomic-bert-moe", 4, 8, 2);
     for layer in [1, 3] {
         fixture.part(layer, "ffn_gate_inp.weight", &[N_EMBD, 8]);
         fixture.part(layer, "ffn_up_exps.weight", &[N_EMBD, N_FF, 8]);
@@ -94,7 +95,7 @@ fn experts_without_a_gate_in_every_other_layer() {
 
 #[test]
 fn dense_leading_layers_shared_experts_and_groups() {
-    let mut fixture = Fixture::new("deepseek2", 3, 8, 2);
+    let mut fixture = TestModel::new("deepseek2", 3, 8, 2);
     fixture.key("expert_group_count", 4_u32).key("expert_group_used_count", 2_u32);
     fixture.key("expert_gating_func", 2_u32).dense_layer(0);
     for layer in [1, 2] {
@@ -107,14 +108,14 @@ fn dense_leading_layers_shared_experts_and_groups() {
     }
     let experts = read(&fixture);
     assert_eq!(experts.groups, Some(Groups { count: 4, used: 2 }));
-    assert_eq!((experts.gate, experts.shared), (Some(Gate::Sigmoid), true));
+    assert_eq!((experts.gate, experts.shared), (Some(GatingFunction::Sigmoid), true));
     assert_eq!(experts.layers.len(), 2);
     assert_eq!(experts.layers[0].tensors.len(), 5);
 }
 
 #[test]
 fn the_selection_bias_of_hy_v3_has_no_suffix() {
-    let mut fixture = Fixture::plain("hy_v3", 1, 8, 2);
+    let mut fixture = TestModel::plain("hy_v3", 1, 8, 2);
     fixture.part(0, "exp_probs_b", &[8]);
     assert!(read(&fixture).layers[0].tensor(Role::SelectionBias).is_some());
     fixture.part(0, "exp_probs_b.bias", &[8]);
@@ -126,26 +127,26 @@ fn the_selection_bias_of_hy_v3_has_no_suffix() {
 
 #[test]
 fn blocks_of_multi_token_prediction() {
-    let mut fixture = Fixture::plain("glm4moe", 4, 8, 2);
+    let mut fixture = TestModel::plain("glm4moe", 4, 8, 2);
     fixture.key("nextn_predict_layers", 1_u32).part(3, "nextn.eh_proj.weight", &[2 * N_EMBD, N_EMBD]);
     let experts = read(&fixture);
-    assert_eq!(experts.n_nextn, 1);
+    assert_eq!(experts.n_mtp, 1);
     let kinds: Vec<_> = experts.layers.iter().map(|layer| layer.kind).collect();
-    assert_eq!(kinds, [LayerKind::Trunk, LayerKind::Trunk, LayerKind::Trunk, LayerKind::NextN]);
+    assert_eq!(kinds, [LayerKind::Trunk, LayerKind::Trunk, LayerKind::Trunk, LayerKind::Mtp]);
 }
 
 #[test]
 fn deepseek4_takes_a_block_without_projection_for_a_trunk_layer() {
-    let mut fixture = Fixture::plain("deepseek4", 2, 8, 2);
+    let mut fixture = TestModel::plain("deepseek4", 2, 8, 2);
     fixture.key("nextn_predict_layers", 1_u32).key("hash_layer_count", 0_u32);
-    assert_eq!((read(&fixture).n_nextn, read(&fixture).layers[1].kind), (0, LayerKind::Trunk));
+    assert_eq!((read(&fixture).n_mtp, read(&fixture).layers[1].kind), (0, LayerKind::Trunk));
     fixture.part(1, "nextn.eh_proj.weight", &[2 * N_EMBD, N_EMBD]);
-    assert_eq!((read(&fixture).n_nextn, read(&fixture).layers[1].kind), (1, LayerKind::NextN));
+    assert_eq!((read(&fixture).n_mtp, read(&fixture).layers[1].kind), (1, LayerKind::Mtp));
 }
 
 #[test]
 fn hash_layers_have_a_table() {
-    let mut fixture = Fixture::plain("deepseek4", 2, 8, 2);
+    let mut fixture = TestModel::plain("deepseek4", 2, 8, 2);
     fixture.key("hash_layer_count", 1_u32);
     assert_eq!(
         fixture.refusal(),
@@ -172,7 +173,7 @@ fn hash_layers_have_a_table() {
 
 #[test]
 fn nemotron_has_a_number_a_layer() {
-    let mut fixture = Fixture::new("nemotron_h_moe", 3, 8, 1);
+    let mut fixture = TestModel::new("nemotron_h_moe", 3, 8, 1);
     fixture.key("nextn_predict_layers", 1_u32).key("expert_used_count", vec![3_u32, 2, 1]);
     for (layer, n) in [(0, 8), (1, 5), (2, 8)] {
         fixture.part(layer, "ffn_gate_inp.weight", &[N_EMBD, n]).part(layer, "exp_probs_b.bias", &[n]);
@@ -180,8 +181,8 @@ fn nemotron_has_a_number_a_layer() {
         fixture.part(layer, "ffn_down_exps.weight", &[N_FF, N_EMBD, n]);
     }
     let experts = read(&fixture);
-    let numbers: Vec<_> = experts.layers.iter().map(|layer| (layer.n_expert, layer.n_used)).collect();
-    assert_eq!(numbers, [(8, 3), (5, 2), (8, 3)], "the NextN block selects as the first layer does");
+    let numbers: Vec<_> = experts.layers.iter().map(|layer| (layer.n_expert, layer.n_expert_used)).collect();
+    assert_eq!(numbers, [(8, 3), (5, 2), (8, 3)], "the MTP block selects as the first layer does");
     assert_eq!((experts.n_expert, experts.n_expert_used), (8, 3));
     assert_eq!(experts.layers[1].kept(6), 5);
 
@@ -196,40 +197,40 @@ fn nemotron_has_a_number_a_layer() {
     too_few.key("expert_used_count", vec![3_u32, 6, 1]);
     assert!(matches!(too_few.read(), Err(MoeError::UsedCount { layer: 1, used: 6, n_expert: 5, .. })));
     // A block of multi-token prediction has to hold them all.
-    let mut nextn = fixture.clone();
-    nextn.key("nextn_predict_layers", 2_u32);
-    assert!(matches!(nextn.read(), Err(MoeError::ExpertMismatch { found: 5, expected: 8, .. })));
+    let mut mtp = fixture.clone();
+    mtp.key("nextn_predict_layers", 2_u32);
+    assert!(matches!(mtp.read(), Err(MoeError::ExpertMismatch { found: 5, expected: 8, .. })));
 }
 
 #[test]
 fn most_architectures_select_in_all_layers_as_in_the_first() {
-    let mut fixture = Fixture::plain("qwen3moe", 3, 8, 1);
+    let mut fixture = TestModel::plain("qwen3moe", 3, 8, 1);
     fixture.key("expert_used_count", vec![4_i32, 2, 1]);
     let experts = read(&fixture);
     assert_eq!(experts.used_per_layer.as_deref(), Some([4, 2, 1].as_slice()));
-    assert!(experts.layers.iter().all(|layer| layer.n_used == 4));
+    assert!(experts.layers.iter().all(|layer| layer.n_expert_used == 4));
     fixture.key("expert_used_count", vec![2_i32, 2, 4]);
     let error = fixture.read().expect_err("llama.cpp aborts on it").to_string();
     assert!(
         error.contains("expert_used_count is 4, but its entry for layer 2 must not be above the first, 2")
     );
-    let mut own = Fixture::plain("maion-coder", 3, 8, 1);
+    let mut own = TestModel::plain("maion-coder", 3, 8, 1);
     own.key("expert_used_count", vec![2_u32, 4, 1]);
-    assert_eq!(read(&own).layers.iter().map(|layer| layer.n_used).collect::<Vec<_>>(), [2, 4, 1]);
+    assert_eq!(read(&own).layers.iter().map(|layer| layer.n_expert_used).collect::<Vec<_>>(), [2, 4, 1]);
     fixture.key("expert_used_count", vec![0_u32, 2, 2]);
     assert!(matches!(fixture.read(), Err(MoeError::UsedCount { layer: 0, used: 0, .. })));
 }
 
 #[test]
 fn an_unknown_architecture_is_read_by_the_general_rules() {
-    let experts = read(&Fixture::plain("qwen9moe", 1, 8, 2));
-    assert!(experts.family.is_none() && experts.gate.is_none());
-    assert_eq!(experts.check_keep(5), Ok(()));
+    let experts = read(&TestModel::plain("qwen9moe", 1, 8, 2));
+    assert!(experts.arch.is_none() && experts.gate.is_none());
+    assert_eq!(experts.check_count(5), Ok(()));
 }
 
 #[test]
 fn sizes_that_coincide_with_the_number_of_experts_are_no_experts() {
-    let mut fixture = Fixture::plain("gemma4", 1, 8, 2);
+    let mut fixture = TestModel::plain("gemma4", 1, 8, 2);
     fixture.part(0, "attn_q_norm.weight", &[8]).part(0, "attn_output.weight", &[N_EMBD, 8]);
     fixture.part(0, "ffn_gate_inp.scale", &[8]).part(0, "ffn_norm_exps.weight", &[8]);
     fixture.part(0, "attn_v_exps.weight", &[N_EMBD, 2, 8]).tensor("output.weight", &[N_EMBD, 8]);
@@ -238,7 +239,7 @@ fn sizes_that_coincide_with_the_number_of_experts_are_no_experts() {
 
 #[test]
 fn trailing_dimensions_of_one_are_as_good_as_none() {
-    let mut fixture = Fixture::new("qwen3moe", 1, 8, 2);
+    let mut fixture = TestModel::new("qwen3moe", 1, 8, 2);
     fixture.part(0, "ffn_gate_inp.weight", &[N_EMBD, 8, 1]);
     fixture.part(0, "ffn_up_exps.weight", &[N_EMBD, N_FF, 8, 1]);
     fixture.part(0, "ffn_down_exps.weight", &[N_FF, N_EMBD, 8]);

@@ -6,7 +6,7 @@ use super::*;
 
 #[test]
 fn models_without_experts() {
-    let mut dense = Fixture::new("llama", 1, 8, 2);
+    let mut dense = TestModel::new("llama", 1, 8, 2);
     dense.dense_layer(0);
     assert_eq!(dense.refusal(), "llama.expert_count is 8 but no layer has experts: the file is incomplete");
     for n_expert in [0_u32, 1] {
@@ -15,7 +15,7 @@ fn models_without_experts() {
     }
     dense.drop_key("expert_count");
     assert!(matches!(dense.read(), Err(MoeError::NotMoe { .. })));
-    let mut uncounted = Fixture::plain("llama", 1, 8, 2);
+    let mut uncounted = TestModel::plain("llama", 1, 8, 2);
     uncounted.drop_key("expert_count");
     assert_eq!(
         uncounted.refusal(),
@@ -25,7 +25,7 @@ fn models_without_experts() {
 
 #[test]
 fn one_tensor_an_expert_is_an_old_form() {
-    let mut fixture = Fixture::new("llama", 1, 8, 2);
+    let mut fixture = TestModel::new("llama", 1, 8, 2);
     fixture.part(0, "ffn_gate_inp.weight", &[N_EMBD, 8]).part(0, "ffn_gate.3.weight", &[N_EMBD, N_FF]);
     assert_eq!(
         fixture.refusal(),
@@ -35,8 +35,8 @@ fn one_tensor_an_expert_is_an_old_form() {
 
 #[test]
 fn metadata_and_tensors_must_agree() {
-    let fixture = Fixture::plain("qwen3moe", 1, 256, 8);
-    let mut cut = Fixture::new("qwen3moe", 1, 256, 8);
+    let fixture = TestModel::plain("qwen3moe", 1, 256, 8);
+    let mut cut = TestModel::new("qwen3moe", 1, 256, 8);
     cut.plain_layer(0, 132);
     assert_eq!(
         cut.refusal(),
@@ -54,7 +54,7 @@ fn metadata_and_tensors_must_agree() {
 
 #[test]
 fn what_may_belong_to_the_experts_and_is_unknown_is_refused() {
-    let plain = Fixture::plain("qwen3moe", 1, 8, 2);
+    let plain = TestModel::plain("qwen3moe", 1, 8, 2);
     let refused = |name: &str, dims: &[u64]| {
         let mut fixture = plain.clone();
         fixture.tensor(name, dims);
@@ -90,7 +90,7 @@ fn what_may_belong_to_the_experts_and_is_unknown_is_refused() {
 
 #[test]
 fn an_unknown_tensor_as_wide_as_a_layer_with_fewer_experts_is_refused() {
-    let mut fixture = Fixture::new("nemotron_h", 2, 8, 2);
+    let mut fixture = TestModel::new("nemotron_h", 2, 8, 2);
     for (layer, n) in [(0, 8), (1, 5)] {
         fixture.part(layer, "ffn_gate_inp.weight", &[N_EMBD, n]);
         fixture.part(layer, "ffn_up_exps.weight", &[N_EMBD, N_FF, n]);
@@ -108,7 +108,7 @@ fn half_a_layer_is_refused() {
         ("ffn_down_exps.weight", &[N_FF, N_EMBD, 8]),
     ];
     for (missing, _) in parts {
-        let mut fixture = Fixture::new("qwen3moe", 1, 8, 2);
+        let mut fixture = TestModel::new("qwen3moe", 1, 8, 2);
         for (part, dims) in parts {
             if part != missing {
                 fixture.part(0, part, dims);
@@ -123,20 +123,20 @@ fn half_a_layer_is_refused() {
 
 #[test]
 fn a_scale_in_packed_blocks_cannot_be_cut() {
-    let mut fixture = Fixture::plain("qwen3moe", 1, 32, 2);
+    let mut fixture = TestModel::plain("qwen3moe", 1, 32, 2);
     fixture.typed("blk.0.exp_probs_b.bias", &[32], TensorType::Q8_0);
     assert_eq!(
         fixture.refusal(),
         "blk.0.exp_probs_b.bias is Q8_0, which packs several experts into a block: write this tensor as F32"
     );
-    let mut fixture = Fixture::plain("qwen3moe", 1, 32, 2);
+    let mut fixture = TestModel::plain("qwen3moe", 1, 32, 2);
     fixture.typed("blk.0.exp_probs_b.bias", &[32], TensorType::BF16);
     assert_eq!(read(&fixture).layers[0].tensor(Role::SelectionBias).map(|t| t.slab_bytes), Some(2));
 }
 
 #[test]
 fn quantised_experts_are_whole_rows() {
-    let mut fixture = Fixture::new("gpt-oss", 1, 3, 2);
+    let mut fixture = TestModel::new("gpt-oss", 1, 3, 2);
     fixture.part(0, "ffn_gate_inp.weight", &[64, 3]);
     fixture.typed("blk.0.ffn_gate_exps.weight", &[64, 2, 3], TensorType::MXFP4);
     fixture.typed("blk.0.ffn_up_exps.weight", &[64, 2, 3], TensorType::Q4_0);
@@ -148,7 +148,7 @@ fn quantised_experts_are_whole_rows() {
 #[test]
 fn numbers_on_which_llama_aborts_are_refused() {
     let refusal = |key: &str, value: u32| {
-        let mut fixture = Fixture::plain("deepseek2", 2, 8, 2);
+        let mut fixture = TestModel::plain("deepseek2", 2, 8, 2);
         fixture.key("expert_group_count", 4_u32).key("expert_group_used_count", 2_u32).key(key, value);
         fixture.refusal()
     };
@@ -171,15 +171,15 @@ fn numbers_on_which_llama_aborts_are_refused() {
     ] {
         assert_eq!(refusal(key, value), format!("deepseek2.{key} is {value}, but {rule}{damaged}"));
     }
-    let mut fixture = Fixture::plain("llama", 1, 8, 2);
+    let mut fixture = TestModel::plain("llama", 1, 8, 2);
     fixture.plain_layer(1, 8);
     assert_eq!(fixture.refusal(), "blk.1.ffn_gate_inp.weight belongs to layer 1, but llama.block_count is 1");
 }
 
 #[test]
 fn keys_of_other_types_and_lengths_are_refused() {
-    let refusal = |edit: fn(&mut Fixture)| {
-        let mut fixture = Fixture::plain("llama", 2, 8, 2);
+    let refusal = |edit: fn(&mut TestModel)| {
+        let mut fixture = TestModel::plain("llama", 2, 8, 2);
         edit(&mut fixture);
         fixture.refusal()
     };
@@ -205,7 +205,7 @@ fn keys_of_other_types_and_lengths_are_refused() {
 }
 
 /// Anything that a file can say about its experts, right or wrong.
-fn any_model() -> impl Strategy<Value = Fixture> {
+fn any_model() -> impl Strategy<Value = TestModel> {
     let architectures =
         ["qwen3moe", "nemotron_h", "deepseek4", "llama4", "grovemoe", "kolibri1", "unheard-of"];
     let parts = [
@@ -238,7 +238,7 @@ fn any_model() -> impl Strategy<Value = Fixture> {
         prop::collection::vec(key, 0..3),
     )
         .prop_map(|(architecture, (count, held, used), parts, keys)| {
-            let mut fixture = Fixture::new(architecture, 2, count, used);
+            let mut fixture = TestModel::new(architecture, 2, count, used);
             fixture.plain_layer(0, held.unwrap_or(count).max(1).into()).plain_layer(1, count.max(1).into());
             for (part, layer, mut dims) in parts {
                 let name = format!("blk.{layer}.{part}");
@@ -260,18 +260,18 @@ proptest! {
         let Ok(experts) = Experts::read(&opened.model) else { return Ok(()) };
         prop_assert!(experts.expert_bytes() <= opened.model.total_bytes());
         for layer in &experts.layers {
-            prop_assert!(0 < layer.n_used && layer.n_used <= layer.n_expert && layer.n_expert <= experts.n_expert);
+            prop_assert!(0 < layer.n_expert_used && layer.n_expert_used <= layer.n_expert && layer.n_expert <= experts.n_expert);
             for tensor in &layer.tensors {
                 let bytes = opened.model.tensors()[tensor.index].info.bytes();
                 prop_assert_eq!(tensor.slab_bytes * u64::from(layer.n_expert), bytes);
             }
         }
-        let possible = experts.possible_keeps();
+        let possible = experts.possible_counts();
         prop_assert_eq!(possible.last(), Some(&experts.n_expert));
         for k in 0..experts.n_expert + 2 {
             let next = possible.iter().copied().find(|&other| other >= k);
-            prop_assert_eq!(experts.next_keep(k), next);
-            match experts.check_keep(k) {
+            prop_assert_eq!(experts.next_count(k), next);
+            match experts.check_count(k) {
                 Ok(()) => prop_assert!(possible.contains(&k)),
                 Err(error) => {
                     prop_assert!(!possible.contains(&k));

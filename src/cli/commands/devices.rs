@@ -1,0 +1,43 @@
+//! `moeslice devices`: what llama.cpp can run on here.
+
+use crate::cli::console::{print, print_json};
+use crate::cli::failure::Failure;
+use crate::llama::Backend;
+use crate::report::plain;
+use crate::units::ByteCount;
+use serde::Serialize;
+
+#[derive(Serialize)]
+struct Row {
+    name: String,
+    kind: &'static str,
+    description: String,
+    memory_free: u64,
+    memory_total: u64,
+}
+
+/// Lists the devices.
+pub fn devices(json: bool) -> Result<(), Failure> {
+    let backend = Backend::start().map_err(Failure::running)?;
+    let rows: Vec<Row> = backend
+        .devices()
+        .into_iter()
+        .map(|device| Row {
+            name: device.name,
+            kind: device.kind.as_str(),
+            description: device.description,
+            memory_free: device.memory_free,
+            memory_total: device.memory_total,
+        })
+        .collect();
+    if json {
+        return Ok(print_json(&serde_json::json!({ "llama_cpp": backend.version(), "rows": rows }))?);
+    }
+    let line = |row: Row| {
+        let [free, total] = [row.memory_free, row.memory_total].map(|bytes| ByteCount(bytes).to_string());
+        vec![row.name, row.kind.to_owned(), row.description, free, total]
+    };
+    let lines: Vec<_> = rows.into_iter().map(line).collect();
+    print(&plain(&["device", "kind", "description", "free", "total"], &lines, 3))?;
+    Ok(())
+}

@@ -1,0 +1,148 @@
+//! `moeslice profile`: usage of the experts from a model and corpora.
+
+use crate::cli::console::{Console, print};
+use crate::cli::failure::Failure;
+use crate::cli::flags::llama::LlamaFlags;
+use crate::cli::flags::mtp::{Mtp, MtpFlag};
+use crate::cli::flags::texts::TextFlags;
+use crate::cli::output_files::{OutputFiles, write_small};
+use crate::corpus::CorpusText;
+use crate::llama::Backend;
+use crate::moe::{LayerKind, MoeModel};
+use crate::plan::PlanError;
+use crate::profile::{self, ProfileOptions};
+use crate::progress::{Interrupt, Unit, stage};
+use crate::sys::catch_interrupts;
+use crate::usage::Usage;
+use crate::windows::WindowOptions;
+use clap::Args;
+use std::path::{Path, PathBuf};
+
+/// Arguments of `profile`.
+#[derive(Args, Clone, Debug)]
+pub struct ProfileArgs {
+    /// The model, a GGUF file; any shard of several
+    #[arg(short, long, value_name = "MODEL", env = "LLAMA_ARG_MODEL")]
+    pub model: PathBuf,
+    /// The usage file to write; "-" for stdout
+    #[arg(short, long, value_name = "U.json")]
+    pub output: PathBuf,
+    /// Replace an existing output
+    #[arg(long)]
+    pub force: bool,
+    #[command(flatten)]
+    pub mtp: MtpFlag,
+    #[command(flatten)]
+    pub texts: TextFlags,
+    #[command(flatten)]
+    pub llama: LlamaFlags,
+}
+
+/// Runs `profile`.
+pub fn profile(args: &ProfileArgs, console: Console) -> Result<(), Failure> {
+    let to_stdout = args.output == Path::new("-");
+    args.mtp.refuse_plan("a profile counts")?;
+    let model = MoeModel::open(&args.model).map_err(Failure::input)?;
+    check_mtp(&model, args.mtp, console)?;
+    let corpora = args.texts.read(&model, console)?;
+    if !to_stdout {
+        let mut outputs = OutputFiles::default();
+        outputs.add_small(&args.output, args.force)?;
+        outputs.check_inputs(model.files().chain(args.texts.inputs(&corpora)))?;
+    }
+    let interrupt = catch_interrupts();
+    let usage = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
+    if to_stdout {
+        return Ok(print(&usage.to_json())?);
+    }
+    write_small(&args.output, usage.to_json().as_bytes(), args.force)?;
+    console.remark(&format!("wrote {}", args.output.display()));
+    Ok(())
+}
+
+/// A block of multi-token prediction that has experts and will get no counts is an error when a profile of it was asked
+/// for, and else worth a word.
+fn check_mtp(model: &MoeModel, flag: MtpFlag, console: Console) -> Result<(), Failure> {
+    let experts = &model.experts;
+    if let Some(text) = flag.remark(experts) {
+        console.remark(text);
+    }
+    let uncounted = experts
+        .layers
+        .iter()
+        .find(|layer| layer.kind == LayerKind::Mtp && experts.mtp_that_runs() != Some(layer.layer));
+    let Some(layer) = uncounted else { return Ok(()) };
+    let error = PlanError::Mtp { layer: layer.layer, runs: false };
+    match flag.mtp {
+        Some(Mtp::Profile) => Err(Failure::input(anyhow::anyhow!("{}: {error}", model.path().display()))),
+        Some(Mtp::Drop | Mtp::Plan) => Ok(()),
+        None => {
+            console.remark(&error.to_string());
+            Ok(())
+        }
+    }
+}
+
+/// Loads the model and profiles it with `corpora`.
+pub fn run_profile(
+    model: &MoeModel,
+    corpora: &[CorpusText],
+    texts: &TextFlags,
+    flags: &LlamaFlags,
+    mtp: MtpFlag,
+    (console, interrupt): (Console, Interrupt),
+) -> Result<Usage, Failure> {
+    let backend = Backend::start().map_err(Failure::running)?;
+    let (mut placement, devices) = flags.placement(backend, console)?;
+    placement.mtp = mtp.runs_block() && model.experts.mtp_that_runs().is_some();
+    let first = model.files().next().unwrap_or(model.path());
+    let loaded = flags.load(backend, first, &placement, console, interrupt)?;
+    if flags.ctx_size > loaded.n_ctx_train() {
+        let (asked, trained) = (flags.ctx_size, loaded.n_ctx_train());
+        console.remark(&format!(
+            "windows of {asked} tokens (-c) are longer than the {trained} that the model was trained on"
+        ));
+    }
+    let options = ProfileOptions {
+        windows: WindowOptions {
+            ctx_size: flags.ctx_size,
+            batch_size: flags.batch_size,
+            ubatch_size: flags.ubatch_size,
+            threads: flags.threads(),
+            flash_attention: flags.flash_attention(),
+            interrupt,
+        },
+        chunks: texts.chunks,
+        weights: texts.collects_weights(),
+        parse_special: texts.parse_special,
+        generate: texts.generate,
+        lm_head: texts.lm_head,
+        mtp: mtp.runs_block(),
+    };
+    let profiled = stage(&mut console.progress(), "profiling", Unit::Tokens, |progress| {
+        profile::profile(&loaded, &model.experts, corpora, &options, progress)
+    });
+    let profiled = profiled.map_err(|error| match error {
+        error if error.is_interrupt() => Failure::Interrupted,
+        error @ (profile::ProfileError::NoTokens { .. } | profile::ProfileError::NoPass(_)) => {
+            Failure::input(error)
+        }
+        error => Failure::running(error),
+    })?;
+    say_what_was_profiled(&profiled, &devices, console);
+    Ok(profiled.into_usage(model.path(), &model.identity, backend.version(), devices, flags.ctx_size))
+}
+
+fn say_what_was_profiled(profiled: &profile::Profile, devices: &[String], console: Console) {
+    profiled.remarks.iter().for_each(|text| console.remark(text));
+    let tokens: u64 = profiled.corpora.iter().map(|corpus| corpus.tokens).sum();
+    let seconds = profiled.wall.as_secs_f64();
+    let names: Vec<String> =
+        profiled.corpora.iter().map(|corpus| format!("{} ({} tokens)", corpus.name, corpus.tokens)).collect();
+    console.remark(&format!(
+        "profiled {} on {}: {tokens} tokens in {seconds:.1} s, {:.0} tokens/s",
+        names.join(", "),
+        devices.join(", "),
+        tokens as f64 / seconds.max(1e-9)
+    ));
+}

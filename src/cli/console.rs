@@ -1,0 +1,101 @@
+//! The terminal: data on stdout, remarks and progress on stderr.
+
+use crate::json;
+use crate::progress::{Progress, Unit};
+use indicatif::{ProgressBar, ProgressState, ProgressStyle};
+use serde::Serialize;
+use std::io::{self, Write};
+
+/// What the user wants to see.
+#[derive(Clone, Copy, Debug)]
+pub struct Console {
+    /// Nothing but errors and data.
+    pub quiet: bool,
+}
+
+/// Why data did not reach stdout.
+#[derive(Debug)]
+pub enum PrintError {
+    /// Whoever read it has closed it.
+    Closed,
+    /// It could not be written.
+    Failed(io::Error),
+}
+
+/// Writes `text` to stdout.
+pub fn print(text: &str) -> Result<(), PrintError> {
+    let mut stdout = io::stdout().lock();
+    stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
+        io::ErrorKind::BrokenPipe => PrintError::Closed,
+        _ => PrintError::Failed(error),
+    })
+}
+
+/// Writes `value` to stdout as JSON.
+pub fn print_json(value: &impl Serialize) -> Result<(), PrintError> {
+    print(&json::to_text(value))
+}
+
+/// Writes a line to stderr. That nobody can read it any more is no reason to lose the work.
+pub fn say(text: &str) {
+    let _ = writeln!(io::stderr(), "moeslice: {}", one_line(text));
+}
+
+/// Text that came from files and names, made fit for a terminal: control characters become spaces.
+fn one_line(text: &str) -> String {
+    text.trim().chars().map(|c| if c.is_control() { ' ' } else { c }).collect()
+}
+
+impl Console {
+    /// Says something on stderr, unless quiet.
+    pub fn remark(self, text: &str) {
+        if !self.quiet {
+            say(text);
+        }
+    }
+
+    /// A progress bar on stderr; hidden when stderr is no terminal, or quiet.
+    pub fn progress(self) -> Bar {
+        Bar { quiet: self.quiet, bar: ProgressBar::hidden() }
+    }
+}
+
+/// A progress bar, one stage at a time.
+pub struct Bar {
+    quiet: bool,
+    bar: ProgressBar,
+}
+
+impl Progress for Bar {
+    fn begin(&mut self, stage: &str, unit: Unit) {
+        if self.quiet {
+            return;
+        }
+        self.bar = ProgressBar::new(0);
+        let counts = match unit {
+            Unit::Tokens => "{human_pos}/{human_len} tokens  {rate}/s",
+            Unit::Bytes => "{binary_bytes}/{binary_total_bytes}  {binary_bytes_per_sec}",
+            Unit::Percent => "{percent} %",
+        };
+        let rate = |state: &ProgressState, out: &mut dyn std::fmt::Write| {
+            let _ = write!(out, "{:.0}", state.per_sec());
+        };
+        let template = format!("{{msg:<10!}} {{wide_bar}} {counts}  {{eta}} left");
+        let style = ProgressStyle::with_template(&template).expect("the template is valid");
+        self.bar.set_style(style.with_key("rate", rate).progress_chars("━╸ "));
+        self.bar.set_message(stage.to_owned());
+    }
+
+    fn update(&mut self, done: u64, total: u64) {
+        self.bar.set_length(total);
+        self.bar.set_position(done);
+    }
+
+    fn name(&mut self, what: &str) {
+        self.bar.set_message(what.to_owned());
+    }
+
+    fn end(&mut self) {
+        self.bar.finish_and_clear();
+    }
+}

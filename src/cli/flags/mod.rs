@@ -1,0 +1,9 @@
+//! Flags that several commands share.
+
+#[cfg(feature = "llama")]
+pub mod llama;
+pub mod mtp;
+pub mod output;
+pub mod selection;
+#[cfg(feature = "llama")]
+pub mod texts;

@@ -1,0 +1,7 @@
+//! What fuzz targets and property tests do with arbitrary bytes, one file a target.
+
+pub mod gguf;
+pub mod plan;
+pub mod prune;
+pub mod report;
+pub mod usage;

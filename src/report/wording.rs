@@ -1,0 +1,63 @@
+//! How numbers and paragraphs are written in reports.
+
+/// Columns that a report may take.
+pub(super) const WIDTH: usize = 80;
+
+/// A share as a percentage with one decimal, rounded down: 100.0% is all.
+pub fn percent(share: f64) -> String {
+    format!("{}%", tenths(share))
+}
+
+/// The complement of [`percent`]: a lost share, rounded up.
+pub(super) fn percent_up(share: f64) -> String {
+    format!("{:.1}%", ((share * 1000.0 - 1e-9).ceil() / 10.0).abs())
+}
+
+/// [`percent`] without its sign.
+pub(super) fn tenths(share: f64) -> String {
+    // The division that gave the share may have fallen short of a tenth that it met.
+    format!("{:.1}", (share * 1000.0 + 1e-9).floor() / 10.0)
+}
+
+/// A ratio with as many digits as a reader needs.
+pub(super) fn ratio(value: f64) -> String {
+    if value < 99.95 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+/// A number with thousands apart.
+pub(super) fn grouped(value: u64) -> String {
+    let digits = value.to_string();
+    let mut text = String::new();
+    for (at, digit) in digits.chars().enumerate() {
+        if at > 0 && (digits.len() - at).is_multiple_of(3) {
+            text.push(',');
+        }
+        text.push(digit);
+    }
+    text
+}
+
+/// At most `width` characters of a name.
+pub(super) fn short(name: &str, width: usize) -> String {
+    if name.chars().count() <= width {
+        return name.to_owned();
+    }
+    name.chars().take(width.saturating_sub(1)).chain(['…']).collect()
+}
+
+/// A paragraph broken at spaces so that no line has more than [`WIDTH`] columns, where words allow.
+pub(super) fn paragraph(text: &str) -> String {
+    let mut lines = vec![String::new()];
+    for word in text.split_whitespace() {
+        let line = lines.last_mut().expect("there is a line from the start");
+        if line.is_empty() {
+            line.push_str(word);
+        } else if line.chars().count() + 1 + word.chars().count() <= WIDTH {
+            line.push(' ');
+            line.push_str(word);
+        } else {
+            lines.push(word.to_owned());
+        }
+    }
+    lines.join("\n") + "\n"
+}

@@ -1,0 +1,182 @@
+use super::*;
+use std::ffi::OsString;
+use std::os::unix::fs::symlink;
+
+fn names(folder: &Path) -> Vec<OsString> {
+    let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
+    names.sort();
+    names
+}
+
+fn write(target: &Path, bytes: &[u8], replace: bool) -> AtomicFile {
+    let file = AtomicFile::create(target, replace).unwrap();
+    file.reserve(bytes.len() as u64).unwrap();
+    file.write_all_at(bytes, 0).unwrap();
+    file
+}
+
+#[test]
+fn a_file_becomes_visible_with_its_commit() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("a");
+    let file = write(&target, b"new", false);
+    assert!(!target.exists());
+    file.commit().unwrap();
+    assert_eq!(fs::read(&target).unwrap(), b"new");
+    assert_eq!(names(folder.path()), ["a"]);
+}
+
+#[test]
+fn a_dropped_file_leaves_nothing() {
+    let folder = tempfile::tempdir().unwrap();
+    drop(write(&folder.path().join("a"), b"new", false));
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn an_existing_file_stays_unless_it_is_to_be_replaced() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("a");
+    fs::write(&target, b"old").unwrap();
+    let error = AtomicFile::create(&target, false).unwrap_err();
+    assert!(matches!(error, FileError::Exists { .. }), "{error}");
+    assert_eq!(fs::read(&target).unwrap(), b"old");
+    write(&target, b"new", true).commit().unwrap();
+    assert_eq!(fs::read(&target).unwrap(), b"new");
+    assert_eq!(names(folder.path()), ["a"]);
+}
+
+#[test]
+fn a_file_that_appears_meanwhile_is_not_overwritten() {
+    let folder = tempfile::tempdir().unwrap();
+    let target = folder.path().join("a");
+    let file = write(&target, b"new", false);
+    fs::write(&target, b"other").unwrap();
+    assert!(matches!(file.commit(), Err(FileError::Exists { .. })));
+    assert_eq!(fs::read(&target).unwrap(), b"other");
+    assert_eq!(names(folder.path()), ["a"]);
+}
+
+#[test]
+fn a_link_stays_a_link() {
+    let folder = tempfile::tempdir().unwrap();
+    let (disk, here) = (folder.path().join("disk"), folder.path().join("here"));
+    fs::create_dir(&disk).unwrap();
+    fs::create_dir(&here).unwrap();
+    symlink("../disk/real", here.join("link")).unwrap();
+    write(&here.join("link"), b"one", false).commit().unwrap();
+    write(&here.join("link"), b"two", true).commit().unwrap();
+    assert_eq!(fs::read(disk.join("real")).unwrap(), b"two");
+    assert!(here.join("link").is_symlink());
+    symlink("loop", here.join("loop")).unwrap();
+    assert!(matches!(AtomicFile::create(&here.join("loop"), true), Err(FileError::Write { .. })));
+}
+
+#[test]
+fn folders_and_missing_folders_are_refused() {
+    let folder = tempfile::tempdir().unwrap();
+    let error = AtomicFile::create(folder.path(), true).unwrap_err();
+    assert!(matches!(error, FileError::NotAFile { .. }), "{error}");
+    let error = AtomicFile::create(&folder.path().join("no/such"), true).unwrap_err();
+    assert!(matches!(error, FileError::NoFolder { .. }), "{error}");
+    let error = AtomicFile::create(&folder.path().join("n".repeat(256)), true).unwrap_err();
+    assert!(matches!(error, FileError::Write { .. }), "{error}");
+    for path in ["", "/", ".."] {
+        let error = AtomicFile::create(Path::new(path), true).unwrap_err();
+        assert!(matches!(error, FileError::NotAFile { .. }), "{error}");
+    }
+    assert!(names(folder.path()).is_empty());
+}
+
+#[test]
+fn more_than_the_disk_has_is_refused_with_the_numbers() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = AtomicFile::create(&folder.path().join("a"), false).unwrap();
+    let needed = space::free_bytes(folder.path()).unwrap() + (1 << 40);
+    let error = file.reserve(needed).unwrap_err();
+    // Which of the two depends on the largest file that the file system allows.
+    assert!(matches!(error, FileError::NoRoom { .. } | FileError::Write { .. }), "{error}");
+}
+
+fn group(folder: &Path, replace: bool) -> Vec<AtomicFile> {
+    ["a", "b", "c"].map(|name| write(&folder.join(name), format!("new {name}").as_bytes(), replace)).into()
+}
+
+fn contents(folder: &Path) -> Vec<(String, String)> {
+    let read = |name: OsString| {
+        let text = fs::read_to_string(folder.join(&name)).unwrap();
+        (name.into_string().unwrap(), text)
+    };
+    names(folder).into_iter().map(read).collect()
+}
+
+fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
+    pairs.iter().map(|&(name, text)| (name.to_owned(), text.to_owned())).collect()
+}
+
+#[test]
+fn a_group_becomes_visible_together() {
+    let folder = tempfile::tempdir().unwrap();
+    let new = pairs(&[("a", "new a"), ("b", "new b"), ("c", "new c")]);
+    commit_all(group(folder.path(), false)).unwrap();
+    assert_eq!(contents(folder.path()), new);
+    fs::remove_file(folder.path().join("c")).unwrap();
+    fs::write(folder.path().join("b"), "old").unwrap();
+    commit_all(group(folder.path(), true)).unwrap();
+    assert_eq!(contents(folder.path()), new);
+}
+
+#[test]
+fn a_group_that_meets_an_existing_file_is_taken_back() {
+    for name in ["a", "b", "c"] {
+        let folder = tempfile::tempdir().unwrap();
+        let files = group(folder.path(), false);
+        fs::write(folder.path().join(name), "old").unwrap();
+        assert!(matches!(commit_all(files), Err(FileError::Exists { .. })));
+        assert_eq!(contents(folder.path()), pairs(&[(name, "old")]));
+    }
+}
+
+#[test]
+fn a_group_that_cannot_replace_one_file_puts_the_old_ones_back() {
+    let folder = tempfile::tempdir().unwrap();
+    fs::write(folder.path().join("a"), "old a").unwrap();
+    fs::write(folder.path().join("b"), "old b").unwrap();
+    let files = group(folder.path(), true);
+    fs::create_dir(folder.path().join("c")).unwrap();
+    assert!(matches!(commit_all(files), Err(FileError::NotAFile { .. })));
+    fs::remove_dir(folder.path().join("c")).unwrap();
+    assert_eq!(contents(folder.path()), pairs(&[("a", "old a"), ("b", "old b")]));
+}
+
+#[test]
+fn a_group_whose_hidden_file_vanished_is_taken_back() {
+    for index in 0..3 {
+        let folder = tempfile::tempdir().unwrap();
+        fs::write(folder.path().join("b"), "old b").unwrap();
+        let files = group(folder.path(), true);
+        fs::remove_file(&files[index].hidden).unwrap();
+        assert!(matches!(commit_all(files), Err(FileError::Rename { .. })));
+        assert_eq!(contents(folder.path()), pairs(&[("b", "old b")]));
+    }
+}
+
+#[test]
+fn a_group_in_two_folders_is_refused() {
+    let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
+    let files = vec![write(&a.path().join("a"), b"1", false), write(&b.path().join("b"), b"1", false)];
+    assert!(matches!(commit_all(files), Err(FileError::Folders { .. })));
+    assert!(names(a.path()).is_empty() && names(b.path()).is_empty());
+}
+
+#[test]
+fn small_files_and_devices() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("u.json");
+    write_atomic(&path, b"{}", false).unwrap();
+    write_atomic(&path, b"", true).unwrap();
+    assert_eq!(fs::read(&path).unwrap(), b"");
+    write_atomic(Path::new("/dev/null"), b"{}", false).unwrap();
+    let error = write_atomic(Path::new("/dev/full"), b"{}", false).unwrap_err();
+    assert!(matches!(error, FileError::Write { .. }), "{error}");
+}

@@ -1,0 +1,374 @@
+//! The usage file: how often each expert of each layer was selected, and with how much gate weight.
+//!
+//! Schema `moeslice.usage/1`. The same model, texts and settings give the same bytes but for `run`.
+
+use crate::moe::Identity;
+use serde::{Deserialize, Serialize};
+use sha2::{Digest, Sha256};
+use std::collections::BTreeMap;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
+
+/// The value of `schema` in a usage file of this version.
+pub const USAGE_SCHEMA: &str = "moeslice.usage/1";
+
+/// A whole usage file.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Usage {
+    /// `moeslice.usage/1`.
+    #[cfg_attr(test, schemars(extend("const" = USAGE_SCHEMA)))]
+    pub schema: String,
+    /// The model that was profiled.
+    pub model: ProfiledModel,
+    /// How the figures were got; the only part that differs between two runs over the same input.
+    pub run: Run,
+    /// The corpora, in the order in which they were given.
+    pub corpora: Vec<Corpus>,
+    /// One entry for each layer that was counted, ascending.
+    pub layers: Vec<LayerUsage>,
+}
+
+/// Which model a usage file speaks of.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ProfiledModel {
+    /// File name, without its folder.
+    pub file: String,
+    /// `general.architecture`.
+    pub architecture: String,
+    /// SHA-256 over metadata and tensor table: this very file.
+    pub fingerprint: String,
+    /// SHA-256 over the router weights: this model, in whatever quantisation.
+    pub router_hash: String,
+    /// Number of blocks, MTP blocks included.
+    pub n_layer: u32,
+    /// Experts of a layer (the largest number, where layers differ).
+    pub n_expert: u32,
+    /// Experts selected for a token (the largest number, where layers differ).
+    pub n_expert_used: u32,
+    /// The layers that hold experts, ascending.
+    pub expert_layers: Vec<u32>,
+}
+
+/// How a usage file came to be.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Run {
+    /// Version of moeslice.
+    pub moeslice: String,
+    /// Version of the llama.cpp that ran the model; absent for an import.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub llama_cpp: Option<String>,
+    /// Where the figures were taken from when moeslice did not run the model itself.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub imported_from: Option<String>,
+    /// The devices that the model ran on.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub devices: Vec<String>,
+    /// Tokens of a window.
+    pub ctx_size: u32,
+    /// Tokens handed to llama.cpp at once.
+    pub batch_size: u32,
+    /// Tokens computed at once.
+    pub ubatch_size: u32,
+    /// Seconds from the first to the last window, loading not included.
+    pub wall_seconds: f64,
+    /// The runs whose usages were merged into this one; the figures above are then those of the first, and
+    /// `wall_seconds` is the sum of all.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub merged_from: Vec<Run>,
+}
+
+/// A named body of text.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct Corpus {
+    /// The name given on the command line, or the stem of the file or folder.
+    pub name: String,
+    /// The files that were read, in the order in which they were read.
+    pub files: Vec<CorpusFile>,
+    /// Tokens that were profiled.
+    pub tokens: u64,
+}
+
+/// One text file of a corpus.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CorpusFile {
+    /// Path as given, or below the folder that was given.
+    pub path: String,
+    /// Size in bytes.
+    pub bytes: u64,
+    /// SHA-256 of the file, in hex.
+    pub sha256: String,
+}
+
+/// The counts of one layer: all corpora together, and each apart.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct LayerUsage {
+    /// Index of the block.
+    pub layer: u32,
+    /// Experts selected for a token in this layer.
+    pub n_expert_used: u32,
+    /// All corpora together.
+    pub total: ExpertSums,
+    /// Each corpus apart, by name.
+    #[serde(deserialize_with = "crate::json::unique_keys::deserialize")]
+    pub corpora: BTreeMap<String, ExpertSums>,
+}
+
+/// Sums over the tokens that a layer routed.
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct ExpertSums {
+    /// Tokens that the layer routed.
+    pub n_tokens: u64,
+    /// `[n_expert]`: tokens for which the expert was selected.
+    pub count: Vec<u64>,
+    /// `[n_expert]`: sum of the expert's final gate weights over those tokens; absent when only counts were collected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub weight: Option<Vec<f64>>,
+}
+
+impl ProfiledModel {
+    /// The model of this identity, in the file called `file`.
+    pub fn new(file: &Path, identity: &Identity) -> Self {
+        ProfiledModel {
+            file: file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
+            architecture: identity.architecture.clone(),
+            fingerprint: identity.fingerprint.clone(),
+            router_hash: identity.router_hash.clone(),
+            n_layer: identity.n_layer,
+            n_expert: identity.n_expert,
+            n_expert_used: identity.n_expert_used,
+            expert_layers: identity.expert_layers.clone(),
+        }
+    }
+}
+
+impl Corpus {
+    /// One hash for the whole corpus: that of its file, or, of several, the SHA-256 of their hashes in hex, in order,
+    /// each followed by a newline.
+    pub fn sha256(&self) -> String {
+        if let [file] = self.files.as_slice() {
+            return file.sha256.clone();
+        }
+        let mut hash = Sha256::new();
+        for file in &self.files {
+            hash.update(file.sha256.as_bytes());
+            hash.update(b"\n");
+        }
+        hex(&hash.finalize())
+    }
+}
+
+/// Lower-case hexadecimal digits.
+pub(crate) fn hex(bytes: &[u8]) -> String {
+    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
+}
+
+/// How a model relates to a usage file that is to be used with it.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum ModelMatch {
+    /// The very file that was profiled (or a split or merged copy of it).
+    Same,
+    /// Other bytes with the same routers: another quantisation of the same model.
+    SameRouters,
+}
+
+impl ModelMatch {
+    /// What to tell the user, if anything.
+    pub fn remark(self) -> Option<&'static str> {
+        match self {
+            ModelMatch::Same => None,
+            ModelMatch::SameRouters => {
+                Some("made with other bytes of this model, such as another quantisation: same routers")
+            }
+        }
+    }
+}
+
+/// What is wrong with a usage file.
+#[derive(Debug, Error)]
+pub enum UsageError {
+    /// The file cannot be read.
+    #[error("{path}: cannot read the usage file: {source}")]
+    Read {
+        /// The file.
+        path: PathBuf,
+        /// What the system said.
+        source: std::io::Error,
+    },
+    /// Not JSON of this schema.
+    #[error("{path}: not a usage file of moeslice: {source}")]
+    Parse {
+        /// The file.
+        path: PathBuf,
+        /// Where and what.
+        source: serde_json::Error,
+    },
+    /// A GGUF file where a usage file is wanted.
+    #[error(
+        "{path}: a GGUF file, not a usage file; an imatrix serves `plan` and `prune --usage`, which have its model at hand"
+    )]
+    Gguf {
+        /// The file.
+        path: PathBuf,
+    },
+    /// Another schema or version.
+    #[error("{path}: schema is {found:?}, this moeslice reads {USAGE_SCHEMA:?}")]
+    Schema {
+        /// The file.
+        path: PathBuf,
+        /// The schema named in the file.
+        found: String,
+    },
+    /// The figures contradict each other: the file was edited or damaged.
+    #[error("{path}: the figures do not agree, the file was edited or damaged: {what}")]
+    Inconsistent {
+        /// The file.
+        path: PathBuf,
+        /// Layer, corpus and numbers.
+        what: String,
+    },
+    /// The usage is that of another model.
+    #[error(
+        "{usage} is the usage of another model ({profiled}): the routers of {model} differ; profile this model itself"
+    )]
+    OtherModel {
+        /// The usage file.
+        usage: PathBuf,
+        /// The model file that was profiled.
+        profiled: String,
+        /// The model file at hand.
+        model: PathBuf,
+    },
+}
+
+impl Usage {
+    /// Reads and checks a usage file.
+    ///
+    /// # Errors
+    /// When it cannot be read, is not of this schema, or its figures contradict each other.
+    pub fn read(path: &Path) -> Result<Usage, UsageError> {
+        let text = crate::sys::read_bounded(path)
+            .map_err(|source| UsageError::Read { path: path.into(), source })?;
+        Self::parse(&text, path)
+    }
+
+    /// Parses and checks the bytes of a usage file; `path` serves the messages alone.
+    ///
+    /// # Errors
+    /// As [`Usage::read`].
+    pub fn parse(text: &[u8], path: &Path) -> Result<Usage, UsageError> {
+        /// Reads the schema first, so that another version is told apart from damage.
+        #[derive(Deserialize)]
+        #[serde(expecting = "an object")]
+        struct Head {
+            schema: String,
+        }
+        // Some editors put a byte order mark before the text.
+        let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
+        if text.starts_with(b"GGUF") {
+            return Err(UsageError::Gguf { path: path.into() });
+        }
+        let parse = |source| UsageError::Parse { path: path.into(), source };
+        let head: Head = serde_json::from_slice(text).map_err(parse)?;
+        if head.schema != USAGE_SCHEMA {
+            return Err(UsageError::Schema { path: path.into(), found: head.schema });
+        }
+        let usage: Usage = serde_json::from_slice(text).map_err(parse)?;
+        usage.check().map_err(|what| UsageError::Inconsistent { path: path.into(), what })?;
+        Ok(usage)
+    }
+
+    /// The file's text.
+    pub fn to_json(&self) -> String {
+        crate::json::to_text(self)
+    }
+
+    /// How the model at hand is related to the one that was profiled. The paths serve the message alone.
+    ///
+    /// # Errors
+    /// When it is another model, or a cut of it: its routers differ.
+    pub fn model_match(
+        &self,
+        identity: &Identity,
+        usage: &Path,
+        model: &Path,
+    ) -> Result<ModelMatch, UsageError> {
+        // A fine-tune can share metadata and tensor table with its base: the routers decide.
+        if self.model.router_hash == identity.router_hash {
+            let stated = ProfiledModel::new(Path::new(&self.model.file), identity);
+            if (&self.model.architecture, self.model.n_layer, self.model.n_expert, &self.model.expert_layers)
+                != (&stated.architecture, stated.n_layer, stated.n_expert, &stated.expert_layers)
+            {
+                let what = "what it says of its model is not true of the model with these routers".into();
+                return Err(UsageError::Inconsistent { path: usage.into(), what });
+            }
+            let same = self.model.fingerprint == identity.fingerprint;
+            return Ok(if same { ModelMatch::Same } else { ModelMatch::SameRouters });
+        }
+        Err(UsageError::OtherModel {
+            usage: usage.into(),
+            profiled: self.model.file.clone(),
+            model: model.into(),
+        })
+    }
+
+    /// The usage of `layer`.
+    pub fn layer(&self, layer: u32) -> Option<&LayerUsage> {
+        self.layers.iter().find(|entry| entry.layer == layer)
+    }
+}
+
+impl LayerUsage {
+    /// The usage of a layer from that of each corpus; all must have as many experts and the same columns.
+    pub fn join(layer: u32, n_expert_used: u32, corpora: BTreeMap<String, ExpertSums>) -> LayerUsage {
+        let (n_expert, with_weights) =
+            corpora.values().next().map_or((0, false), |sums| (sums.count.len(), sums.weight.is_some()));
+        let mut total = ExpertSums::zero(n_expert, with_weights);
+        for sums in corpora.values() {
+            total.add(sums).expect("what was computed token by token adds up in 64 bits");
+        }
+        LayerUsage { layer, n_expert_used, total, corpora }
+    }
+}
+
+impl ExpertSums {
+    /// Sums of nothing, for `n_expert` experts.
+    pub fn zero(n_expert: usize, with_weights: bool) -> Self {
+        ExpertSums {
+            n_tokens: 0,
+            count: vec![0; n_expert],
+            weight: with_weights.then(|| vec![0.0; n_expert]),
+        }
+    }
+
+    /// Adds `other`, which has as many experts; `None` when a count or a gate weight overflows.
+    #[must_use = "None means that nothing useful was added"]
+    pub fn add(&mut self, other: &ExpertSums) -> Option<()> {
+        self.n_tokens = self.n_tokens.checked_add(other.n_tokens)?;
+        for (sum, more) in self.count.iter_mut().zip(&other.count) {
+            *sum = sum.checked_add(*more)?;
+        }
+        if let (Some(sums), Some(more)) = (&mut self.weight, &other.weight) {
+            for (sum, more) in sums.iter_mut().zip(more) {
+                *sum = Some(*sum + more).filter(|sum| sum.is_finite())?;
+            }
+        }
+        Some(())
+    }
+}
+
+#[cfg(test)]
+mod tests;

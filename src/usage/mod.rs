@@ -1,0 +1,21 @@
+//! The usage file: how often each expert of each layer was selected, and with how much gate weight.
+//!
+//! [`Usage`] is the file, schema `moeslice.usage/1`. [`merge`] joins usages of one model, [`imatrix`] takes one from the
+//! counts of `llama-imatrix`, and [`open`] reads either for a model at hand.
+
+mod check;
+mod file;
+pub mod imatrix;
+mod merge;
+mod open;
+#[cfg(test)]
+pub(crate) mod test_usage;
+
+pub use check::{AllEqual, check_not_all_equal};
+pub(crate) use file::hex;
+pub use file::{
+    Corpus, CorpusFile, ExpertSums, LayerUsage, ModelMatch, ProfiledModel, Run, USAGE_SCHEMA, Usage,
+    UsageError,
+};
+pub use merge::{MergeError, Merged, merge};
+pub use open::{OpenError, open};

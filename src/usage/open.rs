@@ -1,0 +1,36 @@
+//! A usage of either kind, read for a model at hand.
+
+use super::imatrix::{self, ImatrixError, Imported};
+use super::{Usage, UsageError};
+use crate::moe::MoeModel;
+use std::path::Path;
+use thiserror::Error;
+
+/// Why there is no usage for the model.
+#[derive(Debug, Error)]
+pub enum OpenError {
+    /// The usage file.
+    #[error(transparent)]
+    Usage(#[from] UsageError),
+    /// The imatrix.
+    #[error(transparent)]
+    Imatrix(#[from] ImatrixError),
+}
+
+/// Reads the usage of `model` at `path`: a usage file, which must be of this model, or an imatrix of `llama-imatrix`,
+/// whose only corpus is called by the stem of the file. The remarks say what is not as usual.
+///
+/// # Errors
+/// When the file cannot be used with this model.
+pub fn open(path: &Path, model: &MoeModel) -> Result<Imported, OpenError> {
+    let read = |source| UsageError::Read { path: path.into(), source };
+    if imatrix::is_gguf(path).map_err(read)? {
+        let corpus = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
+        return Ok(imatrix::import(path, &corpus, model)?);
+    }
+    let usage = Usage::read(path)?;
+    let model_match = usage.model_match(&model.identity, path, model.path())?;
+    let remarks =
+        model_match.remark().map(|remark| format!("{}: {remark}", path.display())).into_iter().collect();
+    Ok(Imported { usage, remarks })
+}

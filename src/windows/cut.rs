@@ -1,0 +1,252 @@
+//! Corpora as the model gets them: windows of tokens, and the part of the corpus that each token counts for.
+
+use crate::corpus::{Content, CorpusText, GENERATED, RenderedChat};
+use crate::llama::{LlamaError, Token, Vocab};
+
+/// How texts become windows.
+#[derive(Clone, Copy, Debug)]
+pub struct Cut {
+    /// Tokens of a window.
+    pub n_tokens: usize,
+    /// Windows of each corpus, at most.
+    pub limit: usize,
+    /// Whether special tokens inside plain texts are recognised.
+    pub parse_special: bool,
+    /// Whether the model answers the chats.
+    pub answer: bool,
+}
+
+/// Tokens that are computed from an empty context.
+#[derive(Clone, Debug)]
+pub struct Window {
+    /// The tokens.
+    pub tokens: Vec<Token>,
+    /// The part that each token counts for.
+    pub parts: Vec<u32>,
+    /// The part that an answer after this window counts for, when there is to be one.
+    pub answer: Option<u32>,
+}
+
+/// A part of a corpus, which is counted apart.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct CorpusPart {
+    /// Index of the corpus.
+    pub corpus: usize,
+    /// The name that the usage file knows it by: that of the corpus, or `CORPUS/ROLE`.
+    pub name: String,
+}
+
+/// All corpora.
+#[derive(Debug, Default)]
+pub struct Windows {
+    /// The parts, in the order of the corpora and, within one, of first appearance.
+    pub parts: Vec<CorpusPart>,
+    /// The windows of each corpus, in order.
+    pub corpora: Vec<Vec<Window>>,
+    /// Conversations that are answered, and were too long for one window.
+    pub answers_without_beginning: usize,
+}
+
+impl Windows {
+    /// Cuts `corpora`. A text ends in a window that may be shorter; each conversation is a text.
+    ///
+    /// # Errors
+    /// When a text cannot be tokenized.
+    pub fn cut(vocab: Vocab<'_>, corpora: &[CorpusText], cut: Cut) -> Result<Windows, LlamaError> {
+        let mut windows = Windows::default();
+        for corpus in corpora {
+            windows.corpora.push(Vec::new());
+            windows.cut_corpus(vocab, corpus, cut)?;
+        }
+        Ok(windows)
+    }
+
+    /// Tokens in all windows.
+    pub fn n_tokens(&self) -> u64 {
+        self.corpora.iter().flatten().map(|window| window.tokens.len() as u64).sum()
+    }
+
+    /// Windows that are followed by an answer.
+    pub fn n_answers(&self) -> u64 {
+        self.corpora.iter().flatten().filter(|window| window.answer.is_some()).count() as u64
+    }
+
+    fn cut_corpus(&mut self, vocab: Vocab<'_>, corpus: &CorpusText, cut: Cut) -> Result<(), LlamaError> {
+        for text in &corpus.texts {
+            match &text.content {
+                Content::Plain(text) => {
+                    if self.has_room(cut) {
+                        let tokens = vocab.tokenize(text, cut.parse_special)?;
+                        let parts = vec![self.part(&corpus.name); tokens.len()];
+                        self.cut_text(vocab.leading_bos(), tokens, parts, cut);
+                    }
+                }
+                Content::Chats(chats) => {
+                    for chat in chats {
+                        if self.has_room(cut) {
+                            self.cut_chat(vocab, corpus, chat, cut)?;
+                        }
+                    }
+                }
+            }
+        }
+        Ok(())
+    }
+
+    fn cut_chat(
+        &mut self,
+        vocab: Vocab<'_>,
+        corpus: &CorpusText,
+        chat: &RenderedChat,
+        cut: Cut,
+    ) -> Result<(), LlamaError> {
+        let mut tokens = vocab.tokenize_marked_up(&chat.text)?;
+        let mut parts = if chat.spans.is_empty() {
+            vec![self.part(&corpus.name); tokens.len()]
+        } else {
+            let ends = token_ends(&tokens, chat, |text| vocab.tokenize_marked_up(text))?;
+            let mut parts = Vec::with_capacity(tokens.len());
+            for (span, end) in chat.spans.iter().zip(ends) {
+                if end > parts.len() {
+                    parts.resize(end, self.part(&format!("{}/{}", corpus.name, span.role)));
+                }
+            }
+            parts
+        };
+        // Most templates write BOS themselves; where the model wants one and the template has none, it is added.
+        let bos = vocab.leading_bos();
+        if let (Some(bos), Some(&first_part)) = (bos, parts.first())
+            && tokens.first() != Some(&bos)
+        {
+            tokens.insert(0, bos);
+            parts.insert(0, first_part);
+        }
+        let before = self.corpora.last().map_or(0, Vec::len);
+        let whole = self.cut_text(bos, tokens, parts, cut);
+        if cut.answer && whole && self.corpora.last().is_some_and(|windows| windows.len() > before) {
+            let part = self.part(&format!("{}/{GENERATED}", corpus.name));
+            let windows = self.corpora.last_mut().expect("the corpus that is being cut");
+            self.answers_without_beginning += usize::from(windows.len() > before + 1);
+            windows.last_mut().expect("there is one more than before").answer = Some(part);
+        }
+        Ok(())
+    }
+
+    /// Cuts one text, and says whether all of it found room.
+    fn cut_text(&mut self, bos: Option<Token>, tokens: Vec<Token>, parts: Vec<u32>, cut: Cut) -> bool {
+        for (tokens, parts) in tokens.chunks(cut.n_tokens).zip(parts.chunks(cut.n_tokens)) {
+            if !self.has_room(cut) {
+                return false;
+            }
+            let mut tokens = tokens.to_vec();
+            // `llama-perplexity` and `llama-imatrix` put it there too.
+            if let (Some(bos), Some(first)) = (bos, tokens.first_mut()) {
+                *first = bos;
+            }
+            let window = Window { tokens, parts: parts.to_vec(), answer: None };
+            self.corpora.last_mut().expect("the corpus that is being cut").push(window);
+        }
+        true
+    }
+
+    fn has_room(&self, cut: Cut) -> bool {
+        self.corpora.last().is_some_and(|windows| windows.len() < cut.limit)
+    }
+
+    /// The index of the part called `name` of the corpus that is being cut.
+    fn part(&mut self, name: &str) -> u32 {
+        let corpus = self.corpora.len() - 1;
+        let known = self.parts.iter().position(|part| part.corpus == corpus && part.name == name);
+        let at = known.unwrap_or_else(|| {
+            self.parts.push(CorpusPart { corpus, name: name.to_owned() });
+            self.parts.len() - 1
+        });
+        u32::try_from(at).expect("a run has fewer parts than tokens fit into memory")
+    }
+}
+
+/// Where each span of `chat` ends in its `tokens`.
+///
+/// Stretches mostly begin and end at special tokens, and tokenized apart give the tokens of the whole. Where they do not,
+/// a token that reaches over an end counts for the span behind it: the text up to the end is tokenized, and as many
+/// of its tokens belong to it as the whole begins with.
+fn token_ends<E>(
+    tokens: &[Token],
+    chat: &RenderedChat,
+    mut tokenize: impl FnMut(&str) -> Result<Vec<Token>, E>,
+) -> Result<Vec<usize>, E> {
+    let mut ends = Vec::with_capacity(chat.spans.len());
+    let mut begin = 0;
+    let mut apart = Vec::with_capacity(tokens.len());
+    for span in &chat.spans {
+        apart.extend(tokenize(&chat.text[begin..span.end])?);
+        ends.push(apart.len());
+        begin = span.end;
+    }
+    if apart == tokens {
+        return Ok(ends);
+    }
+    let mut least = 0;
+    for (span, end) in chat.spans.iter().zip(&mut ends) {
+        if span.end < chat.text.len() {
+            let before = tokenize(&chat.text[..span.end])?;
+            *end = before.iter().zip(tokens).take_while(|(a, b)| a == b).count();
+        } else {
+            *end = tokens.len();
+        }
+        least = least.max(*end);
+        *end = least;
+    }
+    Ok(ends)
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::corpus::RoleSpan;
+
+    /// One token a word with the space before it, as byte-pair vocabularies have them; `|` is special.
+    fn tokenize(text: &str) -> Result<Vec<Token>, ()> {
+        let mut tokens = Vec::new();
+        let mut word = String::new();
+        let mut end = |word: &mut String| {
+            if !word.is_empty() {
+                tokens.push(word.bytes().fold(0, |sum: i32, byte| sum.wrapping_mul(31) + i32::from(byte)));
+                word.clear();
+            }
+        };
+        for c in text.chars() {
+            if c == ' ' || c == '|' {
+                end(&mut word);
+            }
+            word.push(c);
+            if c == '|' {
+                end(&mut word);
+            }
+        }
+        end(&mut word);
+        Ok(tokens)
+    }
+
+    fn ends(spans: &[&str]) -> Vec<usize> {
+        let mut chat = RenderedChat { text: String::new(), spans: Vec::new() };
+        for text in spans {
+            chat.text += text;
+            chat.spans.push(RoleSpan { role: "user".into(), end: chat.text.len() });
+        }
+        token_ends(&tokenize(&chat.text).unwrap(), &chat, tokenize).unwrap()
+    }
+
+    #[test]
+    fn stretches_between_special_tokens_keep_theirs() {
+        assert_eq!(ends(&["|user| one two|", "|assistant| three|"]), [6, 11]);
+        assert_eq!(ends(&["|user| one|", "", "|user| two|"]), [5, 5, 10]);
+    }
+
+    #[test]
+    fn a_token_over_an_end_counts_for_what_follows() {
+        assert_eq!(ends(&["one two", "three four"]), [1, 3], "the token \"twothree\" belongs to the second");
+        assert_eq!(ends(&["a", "b", "c"]), [0, 0, 1]);
+        assert_eq!(ends(&["one two ", "three"]), [2, 3], "so does a space that joins the next word");
+    }
+}

@@ -1,0 +1,13 @@
+//! Texts as a model gets them: tokens, windows, and the runner that takes batches of windows through a context.
+//!
+//! Everything that runs a model over texts shares this room: the profile pass, and whatever else looks at the running
+//! graph or at what it leaves behind. [`Windows`] cuts texts, [`PassConfig`] says how an architecture is run, and
+//! [`Runner`] runs it while a [`WindowObserver`] watches.
+
+mod config;
+mod cut;
+mod runner;
+
+pub use config::{NoPass, PassConfig, PassNeeds, WindowOptions};
+pub use cut::{CorpusPart, Cut, Window, Windows};
+pub use runner::{PassError, Runner, WindowObserver};
