@@ -6,12 +6,13 @@ pub mod arch;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod corpus;
+mod digest;
 pub mod evaluate;
 #[doc(hidden)]
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;
 pub mod gguf;
-mod json;
+pub mod json;
 #[cfg(feature = "llama")]
 pub mod llama;
 pub mod moe;

@@ -2,7 +2,6 @@
 
 use super::chat::{ChatError, ChatReader, RenderedChat};
 use crate::usage::{Corpus, CorpusFile};
-use sha2::{Digest, Sha256};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
@@ -74,6 +73,7 @@ pub struct Text {
 
 /// The content of a file.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Content {
     /// Text, without a byte order mark.
     Plain(String),
@@ -111,6 +111,7 @@ impl CorpusText {
 
 /// What is wrong with a text.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum CorpusError {
     /// File or folder cannot be read.
     #[error("{path}: cannot read the text: {source}")]
@@ -271,7 +272,7 @@ fn read_text(path: &Path, shown: &Path, chats: &ChatReader) -> Result<Option<Tex
     let file = CorpusFile {
         path: shown.to_string_lossy().into_owned(),
         bytes: bytes.len() as u64,
-        sha256: Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect(),
+        sha256: crate::digest::sha256(&bytes),
     };
     let content = decode(bytes).map_err(not_text)?;
     let content =

@@ -11,6 +11,7 @@ pub struct TensorType(Kind);
 
 /// A type id that names no type which a file may use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TypeError {
     /// ggml once had this type and has dropped it.
     #[error("element type {id} ({name}) was dropped from ggml; convert or quantise the model again")]

@@ -6,6 +6,7 @@ use crate::gguf::GgufError;
 
 /// Why the experts of a model cannot be told from its file.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum MoeError {
     /// The file could not be read.
     #[error(transparent)]

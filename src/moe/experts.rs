@@ -19,6 +19,7 @@ pub struct Groups {
 
 /// When the experts of a layer run, and how they are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LayerKind {
     /// Chosen by a router, for every token.
     Trunk,

@@ -26,6 +26,7 @@ pub struct IdMap {
 
 /// An id map that is not one, or a choice of experts that is none of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum IdMapError {
     /// Ids without the number of experts that they are from.
     #[error("{}: has {key} but no {COUNT_KEY}: the file was edited", file.display())]

@@ -7,6 +7,7 @@
 ///
 /// The expert axis is the outermost dimension: one expert is one contiguous run of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Role {
     /// `ffn_gate_inp.weight` `[n_embd, n_expert]`: one row of router weights an expert.
     RouterWeight,
@@ -57,6 +58,7 @@ impl Role {
 
 /// What the experts are to a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Axis {
     /// The outermost dimension counts the experts: cut it.
     Expert(Role),

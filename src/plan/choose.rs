@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 /// The kept experts, and how clear the choice was.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Choice {
     /// The kept ids of every layer with experts, ascending.
     pub keep: KeptExperts,

@@ -32,6 +32,7 @@ const POINTED_AT: f64 = 0.95;
 
 /// How the routing of a usage is spread over the experts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct UsageReport {
     /// The model that was profiled.
     pub model: ReportModel,

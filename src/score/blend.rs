@@ -7,6 +7,7 @@ use thiserror::Error;
 
 /// The weights of the corpora.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub enum Blend {
     /// Each token counts alike: the totals as they are.
     #[default]
@@ -17,6 +18,7 @@ pub enum Blend {
 
 /// What is wrong with a blend.
 #[derive(Debug, Error, PartialEq)]
+#[non_exhaustive]
 pub enum BlendError {
     /// Not `NAME=SHARE`.
     #[error("blend: {part:?} is not NAME=SHARE; write for example dev=0.5,pm=0.5")]

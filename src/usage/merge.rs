@@ -7,6 +7,7 @@ use thiserror::Error;
 
 /// A joined usage, with what its user should know.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Merged {
     /// The usage; its model is that of the first.
     pub usage: Usage,
@@ -16,6 +17,7 @@ pub struct Merged {
 
 /// Why usages cannot be joined.
 #[derive(Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MergeError {
     /// Nothing to join.
     #[error("there is no usage to merge")]

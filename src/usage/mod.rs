@@ -12,7 +12,6 @@ mod open;
 pub(crate) mod test_usage;
 
 pub use check::{AllEqual, check_not_all_equal};
-pub(crate) use file::hex;
 pub use file::{
     Corpus, CorpusFile, ExpertSums, LayerUsage, ModelMatch, ProfiledModel, Run, USAGE_SCHEMA, Usage,
     UsageError,

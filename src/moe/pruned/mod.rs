@@ -18,6 +18,7 @@ const SIZE_LABEL_KEY: &str = "general.size_label";
 
 /// Why a pruned model cannot be laid out.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum PrunedError {
     /// The choice of experts is not possible.
     #[error(transparent)]

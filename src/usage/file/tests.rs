@@ -120,10 +120,13 @@ fn an_unknown_or_repeated_field_is_refused() {
 fn another_version_is_told_from_damage() {
     let newer = r#"{"schema": "moeslice.usage/2", "novelty": true}"#;
     let error = Usage::parse(newer.as_bytes(), Path::new("u.json")).unwrap_err();
-    assert!(matches!(&error, UsageError::Schema { found, .. } if found == "moeslice.usage/2"), "{error}");
+    assert!(
+        matches!(&error, UsageError::Document(DocumentError::Schema { found, .. }) if found == "moeslice.usage/2"),
+        "{error}"
+    );
     for text in ["", "{}", "[1]", "\u{feff}{}", "{\"schema\": \"moeslice.usage/1\"}"] {
         let error = Usage::parse(text.as_bytes(), Path::new("u.json")).unwrap_err();
-        assert!(matches!(error, UsageError::Parse { .. }), "{text}: {error}");
+        assert!(matches!(error, UsageError::Document(DocumentError::Parse { .. })), "{text}: {error}");
     }
 }
 

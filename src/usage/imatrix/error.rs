@@ -4,17 +4,18 @@ use thiserror::Error;
 
 /// Why an imatrix cannot be taken for a usage.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ImatrixError {
     /// Not a sound GGUF file.
     #[error(transparent)]
     Gguf(#[from] GgufError),
     /// The file cannot be read.
-    #[error("{}: cannot read the imatrix: {source}", path.display())]
+    #[error("{}: cannot read the imatrix: {error}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// A GGUF file of another kind.
     #[error(
