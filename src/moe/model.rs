@@ -6,6 +6,20 @@ use super::{Experts, Identity, LayerKind, MoeError, Provenance, PrunedError, Pru
 use crate::gguf;
 
 /// A model file, the experts in it, and which of them a cut chooses from and writes.
+///
+/// ```no_run
+/// use moeslice::moe::MoeModel;
+/// use std::path::Path;
+///
+/// let mut model = MoeModel::open(Path::new("model-00001-of-00003.gguf"))?;
+/// println!("{} experts in each of {} layers", model.experts.n_expert, model.experts.layers.len());
+/// println!("a cut can keep {:?}", model.chosen().possible_counts());
+///
+/// // Without the blocks of multi-token prediction.
+/// model.drop_mtp()?;
+/// assert!(model.written().layers.len() <= model.experts.layers.len());
+/// # Ok::<(), moeslice::moe::MoeError>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct MoeModel {

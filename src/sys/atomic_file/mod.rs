@@ -18,6 +18,19 @@ const MAX_LINKS: usize = 40;
 /// A file that is being written under a hidden name beside its target.
 ///
 /// [`commit`](Self::commit) makes it visible. Dropped before, it is gone, and the target is as it was.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// use moeslice::sys::AtomicFile;
+///
+/// let path = folder.path().join("notes.txt");
+/// let file = AtomicFile::create(&path, false)?;
+/// file.write_all_at(b"whole", 0)?;
+/// assert!(!path.exists());
+/// file.commit()?;
+/// assert_eq!(std::fs::read(&path)?, b"whole");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct AtomicFile {
     file: File,
