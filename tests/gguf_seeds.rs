@@ -6,7 +6,7 @@ use std::path::Path;
 use moeslice::fuzzing;
 
 #[test]
-fn seeds_are_accepted_or_refused_as_their_names_say() {
+fn gguf_seeds_are_accepted_or_refused_as_named() {
     let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/gguf_header");
     let accepted = ["every_value_type", "version_2_align_64", "quantised", "shard"];
     let mut seen = 0;

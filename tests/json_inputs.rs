@@ -21,7 +21,7 @@ fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
 }
 
 #[test]
-fn usage_seeds_are_accepted_or_refused_as_their_names_say() {
+fn usage_seeds_are_accepted_or_refused_as_named() {
     let refused = ["another_version", "edited", "truncated", "unknown_field"];
     for (name, bytes) in seeds("usage_json") {
         let result = fuzzing::report::usage(&bytes);
@@ -30,7 +30,7 @@ fn usage_seeds_are_accepted_or_refused_as_their_names_say() {
 }
 
 #[test]
-fn plan_seeds_are_accepted_or_refused_as_their_names_say() {
+fn plan_seeds_are_accepted_or_refused_as_named() {
     let refused = ["another_version", "key_twice"];
     let fit_nothing = ["another_model", "edited", "twice", "uneven_groups"];
     for (name, bytes) in seeds("plan_json") {
@@ -114,12 +114,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_damaged_usage_is_refused_or_used_without_harm(seed: usize, changes in changes()) {
+    fn damaged_usage_is_refused_or_reported_without_panic(seed: usize, changes in changes()) {
         let _ = fuzzing::report::usage(&damaged("usage_json", seed, &changes));
     }
 
     #[test]
-    fn a_damaged_plan_is_refused_or_fits_what_it_is_used_with(seed: usize, changes in changes()) {
+    fn damaged_plan_is_refused_or_fits_its_model(seed: usize, changes in changes()) {
         let _ = fuzzing::plan::plan(&damaged("plan_json", seed, &changes));
     }
 }

@@ -52,6 +52,6 @@ fn tiny(recipe: &Recipe) -> TinyModel {
 
 /// dflash is fed with another model's features: its file can be cut, and loads, and that is all that can be tried.
 #[test]
-fn a_draft_model_is_cut_and_loads() {
+fn draft_model_is_cut_and_loads() {
     isolated::run("child", "cut dflash", &[]).unwrap_or_else(|e| panic!("{e}"));
 }

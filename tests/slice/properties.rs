@@ -104,7 +104,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_damaged_model_is_refused_or_cut_truly(
+    fn damaged_model_is_refused_or_cut_truly(
         sample in 0_usize..4,
         changes in proptest::collection::vec((0.0..1.0_f64, prop_oneof![any::<u8>(), 0_u8..10]), 1..4),
         cut_at in proptest::option::weighted(0.1, 0.0..1.0_f64),
@@ -181,7 +181,7 @@ proptest! {
 }
 
 #[test]
-fn the_seeds_of_the_fuzz_target_can_be_cut() {
+fn prune_seeds_can_be_cut() {
     let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/prune");
     for seed in std::fs::read_dir(folder).unwrap() {
         let path = seed.unwrap().path();

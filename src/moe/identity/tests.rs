@@ -31,7 +31,7 @@ fn of_split(fixture: &TestModel, at: usize) -> Identity {
 }
 
 #[test]
-fn a_split_and_a_merged_copy_are_the_same_model() {
+fn split_and_merged_copies_have_one_identity() {
     let fixture = TestModel::plain("qwen3moe", 3, 4, 2);
     let whole = of(&fixture);
     for at in [0, 1, 7, fixture.tensors.len() - 1] {
@@ -43,7 +43,7 @@ fn a_split_and_a_merged_copy_are_the_same_model() {
 }
 
 #[test]
-fn another_quantisation_has_the_same_routers() {
+fn other_quantisation_has_the_same_router_hash() {
     let fixture = TestModel::plain("qwen3moe", 2, 4, 2);
     let mut other = fixture.clone();
     for (info, data) in &mut other.tensors {
@@ -58,7 +58,7 @@ fn another_quantisation_has_the_same_routers() {
 }
 
 #[test]
-fn another_model_has_other_routers() {
+fn other_model_has_another_router_hash() {
     let fixture = TestModel::plain("qwen3moe", 2, 4, 2);
     let mut other = fixture.clone();
     let router = other.tensors.iter_mut().rfind(|(info, _)| info.name.ends_with("ffn_gate_inp.weight"));
@@ -69,7 +69,7 @@ fn another_model_has_other_routers() {
 }
 
 #[test]
-fn metadata_names_shapes_and_order_are_part_of_the_fingerprint() {
+fn fingerprint_depends_on_metadata_names_shapes_and_order() {
     let fixture = TestModel::plain("qwen3moe", 2, 4, 2);
     let whole = of(&fixture).fingerprint;
     let changes: [fn(&mut TestModel); 4] = [
@@ -86,7 +86,7 @@ fn metadata_names_shapes_and_order_are_part_of_the_fingerprint() {
 }
 
 #[test]
-fn the_router_hash_is_what_its_description_says() {
+fn router_hash_matches_its_description() {
     let fixture = TestModel::plain("qwen3moe", 2, 4, 2);
     let mut hash = Sha256::new();
     for (info, data) in &fixture.tensors {

@@ -26,7 +26,7 @@ fn shape(model: &Model, k: u32) -> PrunedShape {
 }
 
 #[test]
-fn the_last_blocks_are_left_out_with_their_metadata() {
+fn mtp_blocks_are_left_out_with_their_metadata() {
     let mut fixture = model();
     fixture
         .key("expert_used_count", vec![2_u32, 2, 2, 5])
@@ -57,21 +57,21 @@ fn the_last_blocks_are_left_out_with_their_metadata() {
 }
 
 #[test]
-fn a_model_without_such_blocks_stays_what_it_is() {
+fn model_without_mtp_blocks_stays_unchanged() {
     let opened = TestModel::plain("glm4moe", 2, 8, 2).open();
     assert_eq!(opened.experts().without_mtp(&opened.model).expect("nothing to do"), opened.experts());
     assert!(!Provenance::says_mtp_dropped(&shape(&opened.model, 4).metadata));
 }
 
 #[test]
-fn a_second_cut_hands_the_note_on() {
+fn second_cut_keeps_the_note_of_dropped_mtp() {
     let mut fixture = TestModel::plain("glm4moe", 2, 8, 2);
     fixture.metadata.set("moeslice.mtp", "dropped");
     assert!(Provenance::says_mtp_dropped(&shape(&fixture.open().model, 4).metadata));
 }
 
 #[test]
-fn the_ids_of_a_block_are_left_out_of_the_id_map() {
+fn id_map_leaves_out_ids_of_mtp_blocks() {
     let mut fixture = model();
     fixture.metadata.set("moeslice.expert_count_original", 16_u32);
     for layer in 0..4_u32 {
@@ -85,7 +85,7 @@ fn the_ids_of_a_block_are_left_out_of_the_id_map() {
 }
 
 #[test]
-fn shards_count_the_tensors_that_are_left() {
+fn shards_count_the_remaining_tensors() {
     let folder = tempfile::tempdir().expect("a folder");
     let fixture = model();
     let all = fixture.tensors.len();
@@ -111,7 +111,7 @@ fn shards_count_the_tensors_that_are_left() {
 }
 
 #[test]
-fn what_may_belong_to_a_block_and_is_not_known_is_refused() {
+fn unknown_entry_that_may_belong_to_mtp_is_refused() {
     let with = |change: fn(&mut TestModel)| {
         let mut fixture = model();
         change(&mut fixture);

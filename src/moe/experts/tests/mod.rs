@@ -17,7 +17,7 @@ fn roles(layer: &ExpertLayer) -> Vec<Role> {
 }
 
 #[test]
-fn plain_experts() {
+fn plain_experts_are_read() {
     let fixture = TestModel::plain("qwen3moe", 2, 31, 4);
     let opened = fixture.open();
     let experts = opened.experts();
@@ -40,7 +40,7 @@ fn plain_experts() {
 }
 
 #[test]
-fn every_optional_tensor_is_cut() {
+fn optional_tensors_are_all_expert_tensors() {
     let mut fixture = TestModel::plain("deepseek4", 1, 8, 2);
     fixture.key("hash_layer_count", 0_u32);
     fixture.part(0, "exp_probs_b.bias", &[8]).part(0, "exp_probs_b_vl.bias", &[8]);
@@ -54,7 +54,7 @@ fn every_optional_tensor_is_cut() {
 }
 
 #[test]
-fn router_bias_and_expert_biases() {
+fn router_and_expert_biases_are_read() {
     let mut fixture = TestModel::plain("gpt-oss", 1, 8, 2);
     fixture.part(0, "ffn_gate_inp.bias", &[8]);
     fixture.part(0, "ffn_gate_exps.bias", &[N_FF, 8]).part(0, "ffn_up_exps.bias", &[N_FF, 8]);
@@ -69,7 +69,7 @@ fn router_bias_and_expert_biases() {
 }
 
 #[test]
-fn gate_and_up_in_one_tensor() {
+fn fused_gate_and_up_are_read() {
     let mut fixture = TestModel::new("qwen35moe", 1, 8, 2);
     fixture.part(0, "ffn_gate_inp.weight", &[N_EMBD, 8]);
     fixture.part(0, "ffn_gate_up_exps.weight", &[N_EMBD, 2 * N_FF, 8]);
@@ -80,7 +80,7 @@ fn gate_and_up_in_one_tensor() {
 }
 
 #[test]
-fn experts_without_a_gate_in_every_other_layer() {
+fn experts_without_gate_in_every_other_layer_are_read() {
     let mut fixture = TestModel::new("nomic-bert-moe", 4, 8, 2);
     for layer in [1, 3] {
         fixture.part(layer, "ffn_gate_inp.weight", &[N_EMBD, 8]);
@@ -94,7 +94,7 @@ fn experts_without_a_gate_in_every_other_layer() {
 }
 
 #[test]
-fn dense_leading_layers_shared_experts_and_groups() {
+fn dense_layers_shared_experts_and_groups_are_read() {
     let mut fixture = TestModel::new("deepseek2", 3, 8, 2);
     fixture.key("expert_group_count", 4_u32).key("expert_group_used_count", 2_u32);
     fixture.key("expert_gating_func", 2_u32).dense_layer(0);
@@ -114,7 +114,7 @@ fn dense_leading_layers_shared_experts_and_groups() {
 }
 
 #[test]
-fn the_selection_bias_of_hy_v3_has_no_suffix() {
+fn selection_bias_of_hy_v3_is_read_without_suffix() {
     let mut fixture = TestModel::plain("hy_v3", 1, 8, 2);
     fixture.part(0, "exp_probs_b", &[8]);
     assert!(read(&fixture).layers[0].tensor(Role::SelectionBias).is_some());
@@ -126,7 +126,7 @@ fn the_selection_bias_of_hy_v3_has_no_suffix() {
 }
 
 #[test]
-fn blocks_of_multi_token_prediction() {
+fn mtp_blocks_are_read_as_such() {
     let mut fixture = TestModel::plain("glm4moe", 4, 8, 2);
     fixture.key("nextn_predict_layers", 1_u32).part(3, "nextn.eh_proj.weight", &[2 * N_EMBD, N_EMBD]);
     let experts = read(&fixture);
@@ -136,7 +136,7 @@ fn blocks_of_multi_token_prediction() {
 }
 
 #[test]
-fn deepseek4_takes_a_block_without_projection_for_a_trunk_layer() {
+fn deepseek4_block_without_projection_is_a_trunk_layer() {
     let mut fixture = TestModel::plain("deepseek4", 2, 8, 2);
     fixture.key("nextn_predict_layers", 1_u32).key("hash_layer_count", 0_u32);
     assert_eq!((read(&fixture).n_mtp, read(&fixture).layers[1].kind), (0, LayerKind::Trunk));
@@ -145,7 +145,7 @@ fn deepseek4_takes_a_block_without_projection_for_a_trunk_layer() {
 }
 
 #[test]
-fn hash_layers_have_a_table() {
+fn hash_layers_need_a_table() {
     let mut fixture = TestModel::plain("deepseek4", 2, 8, 2);
     fixture.key("hash_layer_count", 1_u32);
     assert_eq!(
@@ -172,7 +172,7 @@ fn hash_layers_have_a_table() {
 }
 
 #[test]
-fn nemotron_has_a_number_a_layer() {
+fn nemotron_layers_have_their_own_expert_counts() {
     let mut fixture = TestModel::new("nemotron_h_moe", 3, 8, 1);
     fixture.key("nextn_predict_layers", 1_u32).key("expert_used_count", vec![3_u32, 2, 1]);
     for (layer, n) in [(0, 8), (1, 5), (2, 8)] {
@@ -203,7 +203,7 @@ fn nemotron_has_a_number_a_layer() {
 }
 
 #[test]
-fn most_architectures_select_in_all_layers_as_in_the_first() {
+fn used_count_of_first_layer_holds_for_most_architectures() {
     let mut fixture = TestModel::plain("qwen3moe", 3, 8, 1);
     fixture.key("expert_used_count", vec![4_i32, 2, 1]);
     let experts = read(&fixture);
@@ -222,14 +222,14 @@ fn most_architectures_select_in_all_layers_as_in_the_first() {
 }
 
 #[test]
-fn an_unknown_architecture_is_read_by_the_general_rules() {
+fn unknown_architecture_is_read_by_the_general_rules() {
     let experts = read(&TestModel::plain("qwen9moe", 1, 8, 2));
     assert!(experts.arch.is_none() && experts.gate.is_none());
     assert_eq!(experts.check_count(5), Ok(()));
 }
 
 #[test]
-fn sizes_that_coincide_with_the_number_of_experts_are_no_experts() {
+fn known_tensors_as_wide_as_the_expert_count_are_not_cut() {
     let mut fixture = TestModel::plain("gemma4", 1, 8, 2);
     fixture.part(0, "attn_q_norm.weight", &[8]).part(0, "attn_output.weight", &[N_EMBD, 8]);
     fixture.part(0, "ffn_gate_inp.scale", &[8]).part(0, "ffn_norm_exps.weight", &[8]);
@@ -238,7 +238,7 @@ fn sizes_that_coincide_with_the_number_of_experts_are_no_experts() {
 }
 
 #[test]
-fn trailing_dimensions_of_one_are_as_good_as_none() {
+fn trailing_dimensions_of_one_are_ignored() {
     let mut fixture = TestModel::new("qwen3moe", 1, 8, 2);
     fixture.part(0, "ffn_gate_inp.weight", &[N_EMBD, 8, 1]);
     fixture.part(0, "ffn_up_exps.weight", &[N_EMBD, N_FF, 8, 1]);

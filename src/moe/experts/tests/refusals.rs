@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn models_without_experts() {
+fn model_without_experts_is_refused() {
     let mut dense = TestModel::new("llama", 1, 8, 2);
     dense.dense_layer(0);
     assert_eq!(dense.refusal(), "llama.expert_count is 8 but no layer has experts: the file is incomplete");
@@ -24,7 +24,7 @@ fn models_without_experts() {
 }
 
 #[test]
-fn one_tensor_an_expert_is_an_old_form() {
+fn one_tensor_per_expert_is_refused_as_old_form() {
     let mut fixture = TestModel::new("llama", 1, 8, 2);
     fixture.part(0, "ffn_gate_inp.weight", &[N_EMBD, 8]).part(0, "ffn_gate.3.weight", &[N_EMBD, N_FF]);
     assert_eq!(
@@ -34,7 +34,7 @@ fn one_tensor_an_expert_is_an_old_form() {
 }
 
 #[test]
-fn metadata_and_tensors_must_agree() {
+fn metadata_that_disagree_with_tensors_are_refused() {
     let fixture = TestModel::plain("qwen3moe", 1, 256, 8);
     let mut cut = TestModel::new("qwen3moe", 1, 256, 8);
     cut.plain_layer(0, 132);
@@ -53,7 +53,7 @@ fn metadata_and_tensors_must_agree() {
 }
 
 #[test]
-fn what_may_belong_to_the_experts_and_is_unknown_is_refused() {
+fn unknown_tensor_that_may_belong_to_experts_is_refused() {
     let plain = TestModel::plain("qwen3moe", 1, 8, 2);
     let refused = |name: &str, dims: &[u64]| {
         let mut fixture = plain.clone();
@@ -89,7 +89,7 @@ fn what_may_belong_to_the_experts_and_is_unknown_is_refused() {
 }
 
 #[test]
-fn an_unknown_tensor_as_wide_as_a_layer_with_fewer_experts_is_refused() {
+fn unknown_tensor_as_wide_as_a_smaller_layer_is_refused() {
     let mut fixture = TestModel::new("nemotron_h", 2, 8, 2);
     for (layer, n) in [(0, 8), (1, 5)] {
         fixture.part(layer, "ffn_gate_inp.weight", &[N_EMBD, n]);
@@ -101,7 +101,7 @@ fn an_unknown_tensor_as_wide_as_a_layer_with_fewer_experts_is_refused() {
 }
 
 #[test]
-fn half_a_layer_is_refused() {
+fn incomplete_layer_is_refused() {
     let parts = [
         ("ffn_gate_inp.weight", &[N_EMBD, 8][..]),
         ("ffn_up_exps.weight", &[N_EMBD, N_FF, 8]),
@@ -122,7 +122,7 @@ fn half_a_layer_is_refused() {
 }
 
 #[test]
-fn a_scale_in_packed_blocks_cannot_be_cut() {
+fn scale_in_packed_blocks_is_refused() {
     let mut fixture = TestModel::plain("qwen3moe", 1, 32, 2);
     fixture.typed("blk.0.exp_probs_b.bias", &[32], TensorType::Q8_0);
     assert_eq!(
@@ -135,7 +135,7 @@ fn a_scale_in_packed_blocks_cannot_be_cut() {
 }
 
 #[test]
-fn quantised_experts_are_whole_rows() {
+fn quantised_experts_have_whole_rows() {
     let mut fixture = TestModel::new("gpt-oss", 1, 3, 2);
     fixture.part(0, "ffn_gate_inp.weight", &[64, 3]);
     fixture.typed("blk.0.ffn_gate_exps.weight", &[64, 2, 3], TensorType::MXFP4);
@@ -146,7 +146,7 @@ fn quantised_experts_are_whole_rows() {
 }
 
 #[test]
-fn numbers_on_which_llama_aborts_are_refused() {
+fn numbers_on_which_llama_cpp_aborts_are_refused() {
     let refusal = |key: &str, value: u32| {
         let mut fixture = TestModel::plain("deepseek2", 2, 8, 2);
         fixture.key("expert_group_count", 4_u32).key("expert_group_used_count", 2_u32).key(key, value);
@@ -177,7 +177,7 @@ fn numbers_on_which_llama_aborts_are_refused() {
 }
 
 #[test]
-fn keys_of_other_types_and_lengths_are_refused() {
+fn keys_of_wrong_type_or_length_are_refused() {
     let refusal = |edit: fn(&mut TestModel)| {
         let mut fixture = TestModel::plain("llama", 2, 8, 2);
         edit(&mut fixture);
@@ -255,7 +255,7 @@ fn any_model() -> impl Strategy<Value = TestModel> {
 
 proptest! {
     #[test]
-    fn what_is_read_holds_together(fixture in any_model()) {
+    fn accepted_models_are_consistent(fixture in any_model()) {
         let opened = fixture.open();
         let Ok(experts) = Experts::read(&opened.model) else { return Ok(()) };
         prop_assert!(experts.expert_bytes() <= opened.model.total_bytes());
