@@ -1,7 +1,7 @@
 //! Every architecture of the linked llama.cpp: cut right, and proven so, or refused with the reason.
 //!
 //! llama.cpp ends the process on some inputs, so each model is made and run in a child process of this binary: the test
-//! `child`, told by the environment what to do.
+//! `child`, which the environment tells what to do.
 #![cfg(feature = "llama")]
 
 mod dropped;

@@ -146,7 +146,7 @@ fn roles_are_counted_apart_and_add_up() {
     }
 }
 
-/// What a message wakes does not depend on those after it, so the first message of a conversation counts as it does
+/// What a message activates does not depend on those after it, so the first message of a conversation counts as it does
 /// alone; a wrong order of the tokens would show.
 #[test]
 fn tokens_count_for_their_message() {

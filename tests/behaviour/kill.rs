@@ -86,7 +86,7 @@ fn kill_many(times: u64, kills: u32, shards: &str) {
         let found = names(&out);
         let visible: BTreeSet<_> = found.iter().filter(|name| !name.starts_with('.')).collect();
         left += u32::from(found.len() > visible.len());
-        // Between the first rename and the last of several shards a few are visible, and taken back by the next run.
+        // Between the first rename and the last of several shards a few are visible, and rolled back by the next run.
         if found.iter().all(|name| !name.ends_with(".commit")) {
             assert!(visible.is_empty() || visible.len() == whole.len(), "{found:?}");
         }

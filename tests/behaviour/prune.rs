@@ -46,7 +46,7 @@ fn original_ids(path: &Path, layer: u32) -> Vec<u64> {
 fn prune_keeps_the_most_frequent_experts_with_their_own_bytes() {
     let folder = folder();
     let (usage, out) = (folder.path().join("u.json"), folder.path().join("out.gguf"));
-    // Layer l wakes the experts whose number is l modulo 4 most.
+    // Layer l activates the experts whose number is l modulo 4 most.
     write_usage(&usage, &demo(), |layer, expert| if expert % 4 == layer { 1000 } else { 10 });
     succeeds(&mut prune(&demo(), &usage, "8", &out));
     let (base, pruned) = (Model::open(&demo()).unwrap(), Model::open(&out).unwrap());

@@ -53,7 +53,7 @@ impl Pair {
         flip(&self.cut, model.tensor(tensor).unwrap().file_offset + byte);
     }
 
-    /// Writes the cut file anew with other metadata or tensors.
+    /// Writes the cut file again with other metadata or tensors.
     fn rewrite(&self, change: impl FnOnce(&mut Metadata, &mut Vec<(TensorInfo, Vec<u8>)>)) {
         let model = Model::open(&self.cut).unwrap();
         let mut metadata = model.metadata().clone();

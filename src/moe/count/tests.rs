@@ -2,11 +2,11 @@ use crate::moe::test_model::TestModel;
 use crate::moe::{CountLimit, Experts};
 
 fn experts(architecture: &'static str, n: u32, used: u32, groups: Option<(u32, u32)>) -> Experts {
-    let mut fixture = TestModel::plain(architecture, 2, n, used);
+    let mut model = TestModel::plain(architecture, 2, n, used);
     if let Some((count, used)) = groups {
-        fixture.key("expert_group_count", count).key("expert_group_used_count", used);
+        model.key("expert_group_count", count).key("expert_group_used_count", used);
     }
-    fixture.read().expect("a model with experts")
+    model.read().expect("a model with experts")
 }
 
 fn limit(experts: &Experts, k: u32) -> CountLimit {
@@ -36,9 +36,9 @@ fn possible_counts_reach_from_used_count_to_all() {
 
 #[test]
 fn possible_counts_start_at_the_largest_used_count_of_a_layer() {
-    let mut fixture = TestModel::plain("qwen3moe", 3, 8, 1);
-    fixture.key("expert_used_count", vec![5_u32, 2, 2]);
-    let experts = fixture.read().expect("a model with experts");
+    let mut model = TestModel::plain("qwen3moe", 3, 8, 1);
+    model.key("expert_used_count", vec![5_u32, 2, 2]);
+    let experts = model.read().expect("a model with experts");
     assert_eq!(experts.n_expert_used, 5);
     assert_eq!(experts.possible_counts(), [5, 6, 7, 8]);
 }

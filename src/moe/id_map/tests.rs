@@ -11,12 +11,12 @@ fn kept(layers: &[(u32, &[u32])]) -> KeptExperts {
 
 /// A file with 3 of 8 experts in two layers, whose metadata are as `edit` leaves them.
 fn pruned(edit: impl FnOnce(&mut TestModel)) -> Opened {
-    let mut fixture = TestModel::plain("qwen3moe", 2, 3, 2);
-    fixture.metadata.set("moeslice.expert_count_original", 8_u32);
-    fixture.metadata.set("moeslice.expert_ids.0", vec![1_u32, 4, 7]);
-    fixture.metadata.set("moeslice.expert_ids.1", vec![0_u32, 2, 6]);
-    edit(&mut fixture);
-    fixture.open()
+    let mut model = TestModel::plain("qwen3moe", 2, 3, 2);
+    model.metadata.set("moeslice.expert_count_original", 8_u32);
+    model.metadata.set("moeslice.expert_ids.0", vec![1_u32, 4, 7]);
+    model.metadata.set("moeslice.expert_ids.1", vec![0_u32, 2, 6]);
+    edit(&mut model);
+    model.open()
 }
 
 #[test]
@@ -30,10 +30,10 @@ fn id_map_of_an_uncut_model_is_the_identity() {
 fn second_cut_leads_back_to_original_ids() {
     let first = map(&TestModel::plain("qwen3moe", 2, 8, 2).open()).expect("a map");
     let first = first.compose(&kept(&[(0, &[1, 4, 7]), (1, &[0, 2, 6])])).expect("a cut");
-    let opened = pruned(|fixture| {
-        let ids = fixture.metadata.keys().filter(|key| key.starts_with("moeslice.")).count();
+    let opened = pruned(|model| {
+        let ids = model.metadata.keys().filter(|key| key.starts_with("moeslice.")).count();
         assert_eq!(ids, 3);
-        first.write_into(&mut fixture.metadata);
+        first.write_into(&mut model.metadata);
     });
     let read = map(&opened).expect("a map");
     assert_eq!(read, first);
@@ -66,7 +66,7 @@ fn compose_refuses_experts_that_the_layer_lacks() {
 #[test]
 fn edited_map_is_refused() {
     let refused = |edit: fn(&mut Metadata)| {
-        let opened = pruned(|fixture| edit(&mut fixture.metadata));
+        let opened = pruned(|model| edit(&mut model.metadata));
         map(&opened).expect_err("the map is refused")
     };
     let no_count = refused(|m| assert!(m.remove("moeslice.expert_count_original")));

@@ -1,46 +1,9 @@
-//! Usage files and plans that were damaged, by the harnesses of the fuzz targets, and the fuzzing seeds themselves.
-
-use std::fs;
-use std::path::Path;
+//! Usage files and plans that were damaged.
 
 use moeslice::fuzzing;
 use proptest::prelude::*;
 
-/// The seeds of a fuzz target, by name.
-fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
-    let mut seeds: Vec<_> = fs::read_dir(folder)
-        .expect("the seeds")
-        .map(|seed| {
-            let seed = seed.expect("a seed");
-            (seed.file_name().into_string().expect("a name"), fs::read(seed.path()).expect("read"))
-        })
-        .collect();
-    seeds.sort();
-    seeds
-}
-
-#[test]
-fn usage_seeds_are_accepted_or_refused_as_named() {
-    let refused = ["another_version", "edited", "truncated", "unknown_field"];
-    for (name, bytes) in seeds("usage_json") {
-        let result = fuzzing::report::usage(&bytes);
-        assert_eq!(result.is_err(), refused.contains(&name.as_str()), "{name}: {result:?}");
-    }
-}
-
-#[test]
-fn plan_seeds_are_accepted_or_refused_as_named() {
-    let refused = ["another_version", "key_twice"];
-    let fit_nothing = ["another_model", "edited", "twice", "uneven_groups"];
-    for (name, bytes) in seeds("plan_json") {
-        let result = fuzzing::plan::plan(&bytes);
-        assert_eq!(result.is_err(), refused.contains(&name.as_str()), "{name}: {result:?}");
-        if let Ok((_, fits)) = result {
-            assert_ne!(fits, fit_nothing.contains(&name.as_str()), "{name}");
-        }
-    }
-}
+use crate::seeds::seeds;
 
 /// What a number or another byte of a file becomes.
 #[derive(Clone, Debug)]
