@@ -2,8 +2,6 @@
 
 mod document;
 mod pretty;
-#[cfg(test)]
-mod schemas;
 pub(crate) mod unique_keys;
 
 pub use document::DocumentError;
