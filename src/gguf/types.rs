@@ -41,6 +41,7 @@ macro_rules! tensor_types {
                 pub const $name: Self = Self(Kind::$name);
             )*
 
+            #[cfg(test)]
             const ALL: &'static [Self] = &[$(Self::$name,)*];
 
             /// The id that files store.
@@ -135,7 +136,8 @@ impl TensorType {
     }
 
     /// All types in order of their ids.
-    pub fn all() -> impl Iterator<Item = Self> {
+    #[cfg(test)]
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied()
     }
 }

@@ -168,16 +168,6 @@ impl IdMap {
         self.layers.iter().map(|(&layer, ids)| (layer, ids.as_slice()))
     }
 
-    /// The original id of an expert.
-    pub fn original(&self, layer: u32, id: u32) -> Option<u32> {
-        self.layer(layer)?.get(id as usize).copied()
-    }
-
-    /// Whether every expert has its own id.
-    pub fn is_identity(&self) -> bool {
-        self.layers.values().all(|ids| (0..).zip(ids).all(|(own, &id)| own == id))
-    }
-
     /// The map of the file in which only these experts stay, in this order, given by their ids in the present file.
     /// Layers that are not given are not in the new map.
     pub fn compose(&self, kept: &KeptExperts) -> Result<Self, IdMapError> {

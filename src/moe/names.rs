@@ -58,8 +58,7 @@ impl Role {
 
 /// What the experts are to a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-#[non_exhaustive]
-pub enum Axis {
+pub(super) enum Axis {
     /// The outermost dimension counts the experts: cut it.
     Expert(Role),
     /// `ffn_gate_tid2eid.weight` `[n_expert_used, n_vocab]`: the values are expert ids. Replace them, cut nothing.
@@ -160,7 +159,7 @@ const MARKS: &[&str] = &["exps", "exp_probs", "gate_inp"];
 ///
 /// Tensors outside of the blocks are [`Axis::Other`], unless their name reads like that of an expert tensor: those of
 /// a block that is not numbered as llama.cpp numbers its blocks are [`Axis::Unknown`] as well.
-pub fn classify(name: &str) -> Axis {
+pub(super) fn classify(name: &str) -> Axis {
     let Some((_, part)) = split_block(name) else {
         return if name.starts_with("blk.") || looks_like_expert(name) { Axis::Unknown } else { Axis::Other };
     };

@@ -76,11 +76,7 @@ pub fn choose(
 ///
 /// # Errors
 /// Names the first layer that is not.
-pub fn check_counted(
-    experts: &Experts,
-    k: u32,
-    counted: impl Fn(&ExpertLayer) -> bool,
-) -> Result<(), PlanError> {
+fn check_counted(experts: &Experts, k: u32, counted: impl Fn(&ExpertLayer) -> bool) -> Result<(), PlanError> {
     match experts.layers.iter().find(|layer| layer.kept(k) < layer.n_expert && !counted(layer)) {
         Some(&ExpertLayer { layer, kind: LayerKind::Mtp, .. }) => {
             Err(PlanError::Mtp { layer, runs: experts.mtp_that_runs() == Some(layer) })

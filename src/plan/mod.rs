@@ -11,7 +11,7 @@ mod pins;
 mod planner;
 mod target;
 
-pub use choose::{Choice, Ties, check_counted, check_early, choose};
+pub use choose::{Choice, Ties, check_early, choose};
 pub use coverage::{Coverage, Coverages, coverage, over_layers};
 pub use error::{PlanError, PlanFault, PlanFileError};
 pub use pins::{PinSyntaxError, Pins};

@@ -54,8 +54,6 @@ pub struct PrunedShape {
     pub tensors: Vec<TensorInfo>,
     /// Where each of them comes from: its index into [`Model::tensors`].
     pub sources: Vec<usize>,
-    /// `{arch}.expert_count` of the pruned model.
-    pub n_expert: u32,
     /// The original ids of the experts that stay.
     pub ids: IdMap,
     shards: Vec<files::Shard>,
@@ -101,7 +99,7 @@ impl PrunedShape {
             }
         }
         let metadata = shards.first().map(|shard| shard.metadata.clone()).unwrap_or_default();
-        Ok(Self { metadata, tensors, sources, n_expert, ids, shards })
+        Ok(Self { metadata, tensors, sources, ids, shards })
     }
 
     /// The shape when `k` experts of each layer stay, whichever: sizes depend on their number alone.
