@@ -4,6 +4,7 @@ use std::path::Path;
 
 use super::{Experts, Identity, LayerKind, MoeError, Provenance, PrunedError, PrunedShape, ShardPolicy};
 use crate::gguf;
+use crate::sys::name_of;
 
 /// A model file, the experts in it, and which of them a cut chooses from and writes.
 ///
@@ -92,8 +93,7 @@ impl MoeModel {
 
     /// The file name without its folder.
     pub fn file_name(&self) -> String {
-        let path = self.path();
-        path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+        name_of(self.path())
     }
 
     /// What a cut of this model tells of its making.

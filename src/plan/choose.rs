@@ -90,7 +90,7 @@ fn check_counted(experts: &Experts, k: u32, counted: impl Fn(&ExpertLayer) -> bo
 /// the pins, and a layer that will not be `counted`. Gives that number.
 ///
 /// # Errors
-/// As [`KeepTarget::count`], [`Pins::check`] and [`check_counted`].
+/// As [`KeepTarget::count`] and [`Pins::check`], and when a layer that is cut would get no counts.
 pub fn check_early(
     experts: &Experts,
     keep: &KeepTarget,

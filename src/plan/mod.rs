@@ -20,6 +20,7 @@ pub use target::{KeepTarget, KeepTargetError};
 
 use crate::json::Format;
 use crate::moe::{Experts, Identity, KeptExperts};
+use crate::sys::name_of;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
@@ -97,7 +98,7 @@ impl PlanSource {
     /// The model of this identity, in the file called `file`.
     pub fn new(file: &Path, identity: &Identity) -> Self {
         PlanSource {
-            file: file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
+            file: name_of(file),
             fingerprint: identity.fingerprint.clone(),
             router_hash: identity.router_hash.clone(),
         }

@@ -23,7 +23,7 @@ pub use bounded::read_bounded;
 pub use copy::{Copier, CopyError};
 pub use error::FileError;
 pub use file_id::FileId;
-pub use folder::folder_of;
+pub use folder::{folder_of, name_of};
 pub use interrupt::catch_interrupts;
 pub use leftovers::{Leftovers, remove_leftovers};
 pub use page_cache::{advise_once, advise_soon, begin_writing};

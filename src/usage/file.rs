@@ -6,6 +6,7 @@ use crate::digest;
 use crate::gguf::MAGIC;
 use crate::json::{DocumentError, Format, without_mark};
 use crate::moe::Identity;
+use crate::sys::name_of;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
@@ -35,7 +36,8 @@ pub struct Usage {
     pub layers: Vec<LayerUsage>,
 }
 
-/// Which model a usage file speaks of.
+/// Which model a usage file speaks of: an [`Identity`] as the file has it, which changes with the schema alone, and
+/// its name.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -148,7 +150,7 @@ impl ProfiledModel {
     /// The model of this identity, in the file called `file`.
     pub fn new(file: &Path, identity: &Identity) -> Self {
         ProfiledModel {
-            file: file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
+            file: name_of(file),
             architecture: identity.architecture.clone(),
             fingerprint: identity.fingerprint.clone(),
             router_hash: identity.router_hash.clone(),

@@ -13,6 +13,7 @@ use super::{Corpus, CorpusFile, ExpertSums, LayerUsage, ProfiledModel, Run, USAG
 use crate::digest;
 use crate::gguf::{MAGIC, Model, Tensor, TensorType};
 use crate::moe::{ExpertLayer, LayerKind, MoeModel, Role};
+use crate::sys::name_of;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -100,8 +101,7 @@ pub fn import(path: &Path, corpus: &str, model: &MoeModel) -> Result<Imported, I
 fn corpus_file(path: &Path) -> Result<CorpusFile, ImatrixError> {
     let hashed = File::open(path).and_then(digest::sha256_of_file);
     let (bytes, sha256) = hashed.map_err(|error| ImatrixError::Read { path: path.into(), error })?;
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    Ok(CorpusFile { path: name, bytes, sha256 })
+    Ok(CorpusFile { path: name_of(path), bytes, sha256 })
 }
 
 struct CountsReader<'a> {
