@@ -185,7 +185,7 @@ pub struct Architecture {
     pub bias_vl: Presence,
     /// `ffn_gate_inp.bias` and a bias for each matrix of each expert.
     pub expert_bias: bool,
-    /// GatingFunction and up may be one tensor, `ffn_gate_up_exps`.
+    /// Gate and up may be one tensor, `ffn_gate_up_exps`.
     pub fused_gate_up: bool,
     /// Experts have no gate matrix.
     pub no_gate: bool,

@@ -54,7 +54,7 @@ pub enum DocumentError {
         wanted: &'static str,
     },
     /// A later moeslice wrote it, with something in it that this one does not know.
-    #[error("{}: written by moeslice {version}, which it needs; this is {VERSION}: {error}", path.display())]
+    #[error("{}: it needs moeslice {version}, which wrote it; this is {VERSION}: {error}", path.display())]
     Newer {
         /// The file.
         path: PathBuf,

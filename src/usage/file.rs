@@ -36,8 +36,8 @@ pub struct Usage {
     pub layers: Vec<LayerUsage>,
 }
 
-/// Which model a usage file speaks of: an [`Identity`] as the file has it, which changes with the schema alone, and
-/// its name.
+/// Which model a usage file speaks of.
+// The fields of `Identity` again: they are the file's own, which change with its schema alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]

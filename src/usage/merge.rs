@@ -92,7 +92,7 @@ pub enum MergeError {
 /// Joins usages that [`Usage::check`] holds for; the paths serve the messages alone.
 ///
 /// Corpora of the same name are added, in the order in which they were given. A text must not count twice: it does
-/// when two usages have it in corpora of the same name, or have corpora of the very same texts. GatingFunction weights stay
+/// when two usages have it in corpora of the same name, or have corpora of the very same texts. Gate weights stay
 /// when every usage has them.
 ///
 /// # Errors
