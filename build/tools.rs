@@ -56,7 +56,9 @@ pub fn check(vulkan: bool) -> Result<Tools, String> {
             "Without Vulkan, for the CPU alone: cargo build --no-default-features --features cli,llama\n",
         );
     }
-    message.push_str("Without llama.cpp, for the offline tools alone: cargo build --no-default-features --features cli");
+    message.push_str(
+        "Without llama.cpp, for the offline tools alone: cargo build --no-default-features --features cli",
+    );
     Err(message)
 }
 

@@ -7,9 +7,9 @@ mod flags;
 mod output_files;
 
 use clap::{CommandFactory, Parser, Subcommand};
+use commands::{completions, inspect, man, merge, plan, prune, report, verify};
 #[cfg(feature = "llama")]
 use commands::{devices, profile, run};
-use commands::{completions, inspect, man, merge, plan, prune, report, verify};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
