@@ -19,6 +19,8 @@ pub mod plan;
 pub mod profile;
 pub mod progress;
 pub mod report;
+#[cfg(test)]
+mod schemas;
 pub mod score;
 pub mod slice;
 pub mod sys;

@@ -1,8 +1,6 @@
 //! JSON as our files have it: how it is printed, objects with unique keys, and documents with a schema.
 
 mod pretty;
-#[cfg(test)]
-mod schemas;
 pub(crate) mod unique_keys;
 
 pub(crate) use pretty::to_text;

@@ -1,7 +1,6 @@
 //! The experts of one model file: which layers have them, in which tensors, how many bytes each.
 
-use std::collections::BTreeMap;
-
+use super::classified::{ClassifiedTensors, LayerTensor};
 use super::hyperparameters::{Hyperparameters, Keys};
 use super::names::{self, Axis, Role};
 use super::{IdMap, MoeError};
@@ -174,46 +173,6 @@ impl Experts {
     /// Bytes of all experts, router rows included.
     pub fn expert_bytes(&self) -> u64 {
         self.layers.iter().map(|layer| layer.bytes_per_expert * u64::from(layer.n_expert)).sum()
-    }
-}
-
-/// A tensor that belongs to the experts of a layer.
-#[derive(Clone, Copy)]
-struct LayerTensor<'a> {
-    index: usize,
-    axis: Axis,
-    tensor: &'a Tensor,
-}
-
-/// The tensors of a model by what the experts are to them.
-#[derive(Default)]
-struct ClassifiedTensors<'a> {
-    /// By layer, tensors with an expert axis and hash tables.
-    layers: BTreeMap<u32, Vec<LayerTensor<'a>>>,
-    unknown: Vec<&'a Tensor>,
-    per_expert: Option<&'a Tensor>,
-    chunks: bool,
-    shared: bool,
-}
-
-impl<'a> ClassifiedTensors<'a> {
-    fn of(model: &'a Model) -> Self {
-        let mut classified = Self::default();
-        for (index, tensor) in model.tensors().iter().enumerate() {
-            let name = tensor.info.name.as_str();
-            let axis = names::classify(name);
-            match (axis, names::split_block(name)) {
-                (Axis::Expert(_) | Axis::HashTable, Some((layer, _))) => {
-                    classified.layers.entry(layer).or_default().push(LayerTensor { index, axis, tensor });
-                }
-                (Axis::PerExpert, _) => classified.per_expert = classified.per_expert.or(Some(tensor)),
-                (Axis::Chunk, _) => classified.chunks = true,
-                (Axis::Unknown, _) => classified.unknown.push(tensor),
-                (_, Some((_, "ffn_up_shexp.weight"))) => classified.shared = true,
-                _ => {}
-            }
-        }
-        classified
     }
 }
 

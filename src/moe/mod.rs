@@ -5,6 +5,7 @@
 //! does not understand, because a tensor that is copied whole beside experts that were cut destroys a model without a
 //! word. [`MoeModel`] joins a file, its experts and its identity.
 
+mod classified;
 mod count;
 mod error;
 mod experts;

@@ -38,7 +38,7 @@ fn check<T: JsonSchema>(title: &str, name: &str) {
 
 /// The JSON of the examples in `docs/usage-json.md`, in order.
 fn examples() -> Vec<&'static str> {
-    let text = include_str!("../../docs/usage-json.md");
+    let text = include_str!("../docs/usage-json.md");
     let blocks = text.split("```json\n").skip(1);
     blocks.map(|block| block.split("```").next().expect("split gives at least one part")).collect()
 }
