@@ -106,7 +106,7 @@ impl House {
     }
 
     pub fn rooms_without_place(&self) -> Vec<String> {
-        let rooms: BTreeSet<String> = self.files.keys().map(|path| room_of(path)).collect();
+        let rooms: BTreeSet<String> = self.sources().map(|(path, _)| room_of(path)).collect();
         rooms.into_iter().filter(|room| room != "lib" && !ORDER.contains(&room.as_str())).collect()
     }
 
