@@ -76,8 +76,12 @@ impl House {
         let mut roots = Vec::new();
         for (path, tokens) in &self.files {
             let module = module_of(path);
-            roots
-                .extend(tokens.test_modules.iter().map(|name| [module.as_slice(), &[name.clone()]].concat()));
+            roots.extend(
+                tokens
+                    .test_modules
+                    .iter()
+                    .map(|name| [module.as_slice(), std::slice::from_ref(name)].concat()),
+            );
         }
         let is_test = |path: &&PathBuf| {
             let module = module_of(path);
