@@ -44,7 +44,7 @@ fn examples() -> Vec<&'static str> {
 }
 
 #[test]
-fn the_examples_of_the_documentation_are_read() {
+fn examples_of_the_documentation_are_accepted() {
     let path = Path::new("docs/usage-json.md");
     let [usage, plan, bare] = examples().try_into().expect("three examples");
     let usage = Usage::parse(usage.as_bytes(), path).expect("a usage");
@@ -64,11 +64,11 @@ fn the_examples_of_the_documentation_are_read() {
 }
 
 #[test]
-fn usage_schema_is_that_of_the_types() {
+fn usage_schema_matches_the_types() {
     check::<Usage>("Usage file of moeslice", "usage.schema.json");
 }
 
 #[test]
-fn plan_schema_is_that_of_the_types() {
+fn plan_schema_matches_the_types() {
     check::<PlanFile>("Plan of moeslice", "plan.schema.json");
 }

@@ -200,7 +200,7 @@ fn document() -> String {
 }
 
 #[test]
-fn the_architectures_document_is_that_of_the_table() {
+fn architectures_document_matches_the_table() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architectures.md");
     let text = document();
     if std::env::var_os("UPDATE_DOCS").is_some() {

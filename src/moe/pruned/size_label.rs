@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_stay_true() {
+    fn size_label_follows_the_number_of_experts() {
         let cases = [
             ("128x1.8B", 128, 96, 1, "96x1.8B"),
             ("8x7B", 8, 6, 1, "6x7B"),
