@@ -6,10 +6,10 @@ mod failure;
 mod flags;
 mod output_files;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use commands::{completions, inspect, man, merge, plan, prune, report, verify};
 #[cfg(feature = "llama")]
 use commands::{devices, profile, run};
-use commands::{inspect, merge, plan, prune, report, verify};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
@@ -58,6 +58,10 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Print a script that lets a shell complete commands and flags
+    Completions(completions::CompletionsArgs),
+    /// Print the manual page
+    Man,
 }
 
 /// Runs the program with `arguments`, the first being its name; gives the exit code.
@@ -97,6 +101,8 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Inspect(args) => inspect::inspect(args),
         #[cfg(feature = "llama")]
         Command::Devices { json } => devices::devices(*json),
+        Command::Completions(args) => completions::completions(args, Cli::command()),
+        Command::Man => man::man(Cli::command()),
     }
 }
 

@@ -4,6 +4,11 @@
 //! [`AtomicFile`] is the only way in which this program writes a file that a person keeps. [`Copier`] moves ranges of
 //! bytes between files. With `llama`, this is the only module that holds `unsafe` code.
 
+#[cfg(not(unix))]
+compile_error!(
+    "moeslice is written for Unix: it needs positioned reads and writes, inodes and names of bytes. On Windows, build it in WSL."
+);
+
 mod atomic_file;
 mod bounded;
 mod copy;

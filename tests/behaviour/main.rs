@@ -2,6 +2,7 @@
 
 #[cfg(feature = "llama")]
 mod chat;
+mod documents;
 mod files;
 mod inputs;
 mod kill;

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::error::FileError;
 use super::folder::folder_of;
 use super::leftovers::remove_leftovers;
-use super::rename::{rename_new, sync_folder};
+use super::rename::{rename_new, sync_file, sync_folder};
 use super::staging::{self, Kind};
 use super::{journal, space};
 
@@ -131,7 +131,7 @@ impl AtomicFile {
 
     /// Brings everything to the disk.
     pub fn sync(&self) -> Result<(), FileError> {
-        self.file.sync_all().map_err(|error| self.write_error(error))
+        sync_file(&self.file).map_err(|error| self.write_error(error))
     }
 
     /// Brings everything to the disk, then makes the file visible in one step.
