@@ -5,10 +5,11 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The rooms in the order of knowledge: each may use those before it.
-pub const ORDER: [&str; 24] = [
-    "sys",
+pub const ORDER: [&str; 25] = [
     "units",
     "progress",
+    "sys",
+    "digest",
     "json",
     "gguf",
     "arch",
@@ -33,9 +34,7 @@ pub const ORDER: [&str; 24] = [
 ];
 
 /// What a room may use although it stands after it, and why.
-const EXCEPTIONS: [(&str, &str); 3] = [
-    ("sys", "units"),    // byte counts in messages, which know nothing of files
-    ("sys", "progress"), // `Interrupt`, which its signal handler sets
+const EXCEPTIONS: [(&str, &str); 1] = [
     // The figures that it hands over; nothing else of `report`.
     ("evaluate", "report/figures.rs"),
 ];

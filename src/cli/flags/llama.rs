@@ -30,13 +30,13 @@ pub struct LlamaFlags {
     /// Devices to run on, separated by commas; "none" for the processor alone (-dev)
     #[arg(long, value_name = "DEV,…", value_delimiter = ',', env = "LLAMA_ARG_DEVICE")]
     pub device: Vec<String>,
-    /// KeepTarget tensors whose name matches PATTERN in the memory of DEV (-ot)
+    /// Keep tensors whose name matches PATTERN in the memory of DEV (-ot)
     #[arg(long, value_name = "PATTERN=DEV,…", value_delimiter = ',', env = "LLAMA_ARG_OVERRIDE_TENSOR")]
     pub override_tensor: Vec<String>,
-    /// KeepTarget all experts in the processor's memory (-cmoe)
+    /// Keep all experts in the processor's memory (-cmoe)
     #[arg(long, env = "LLAMA_ARG_CPU_MOE", value_parser = switch)]
     pub cpu_moe: bool,
-    /// KeepTarget the experts of the first N layers in the processor's memory (-ncmoe)
+    /// Keep the experts of the first N layers in the processor's memory (-ncmoe)
     #[arg(long, value_name = "N", env = "LLAMA_ARG_N_CPU_MOE", value_parser = clap::value_parser!(u32).range(0..=4096))]
     pub n_cpu_moe: Option<u32>,
     /// Fused attention (-fa)
