@@ -15,5 +15,7 @@ mod profile;
 mod prune;
 #[cfg(feature = "llama")]
 mod run;
+#[cfg(feature = "llama")]
+mod supervise;
 mod support;
 mod verify;
