@@ -91,6 +91,8 @@ pub mod report;
 mod schemas;
 pub mod score;
 pub mod slice;
+#[cfg(feature = "llama")]
+pub mod supervise;
 pub mod sys;
 pub mod units;
 pub mod usage;

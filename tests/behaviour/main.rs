@@ -16,5 +16,7 @@ mod profile;
 mod prune;
 #[cfg(feature = "llama")]
 mod run;
+#[cfg(feature = "llama")]
+mod supervise;
 mod support;
 mod verify;

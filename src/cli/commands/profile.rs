@@ -122,7 +122,7 @@ pub fn run_profile(
         lm_head: texts.lm_head,
         mtp: mtp.runs_block(),
     };
-    let profiled = stage(&mut console.progress(), "profiling", Unit::Tokens, |progress| {
+    let profiled = stage(&mut *console.progress(), "profiling", Unit::Tokens, |progress| {
         profile::profile(&loaded, &model.experts, corpora, &options, progress)
     });
     let profiled = profiled.map_err(|error| match error {
