@@ -2,9 +2,26 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Groups, MoeError};
+use super::MoeError;
 use crate::arch::Architecture;
 use crate::gguf::{Model, Value, ValueType};
+
+/// Groups of experts between which a token's choice is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Groups {
+    /// `{arch}.expert_group_count`; 1 limits nothing, but llama.cpp then wants two experts or more.
+    pub count: u32,
+    /// `{arch}.expert_group_used_count`: groups that a token can reach.
+    pub used: u32,
+}
+
+/// Beginning of the keys of the ids that the experts of a cut model had, one a layer.
+pub(super) const IDS_KEY: &str = "moeslice.expert_ids.";
+
+/// Whether a model carries such ids: whether it was cut.
+pub(super) fn was_cut(model: &Model) -> bool {
+    model.metadata().keys().any(|key| key.starts_with(IDS_KEY))
+}
 
 /// The largest number of layers that llama.cpp has room for (`LLAMA_MAX_LAYERS`).
 const MAX_LAYERS: u32 = 512;

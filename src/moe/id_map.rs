@@ -5,14 +5,12 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::hyperparameters::MAX_EXPERTS;
+use super::hyperparameters::{IDS_KEY, MAX_EXPERTS, was_cut};
 use super::{Experts, KeptExperts};
 use crate::gguf::{Metadata, Model, Value, ValueType};
 
 /// Key of the number of experts that the model had before it was cut for the first time.
 const COUNT_KEY: &str = "moeslice.expert_count_original";
-/// Beginning of the keys of the ids, one a layer.
-const IDS_KEY: &str = "moeslice.expert_ids.";
 
 /// For each layer with experts, the ids that they have in the model that was never cut.
 ///
@@ -103,7 +101,7 @@ pub enum IdMapError {
 impl IdMap {
     /// Whether a model carries a map: whether it was cut.
     pub fn is_in(model: &Model) -> bool {
-        model.metadata().keys().any(|key| key.starts_with(IDS_KEY))
+        was_cut(model)
     }
 
     /// The map that a model carries; of a model that carries none, each expert's id is its own.

@@ -20,7 +20,8 @@ mod pruned;
 
 pub use count::{CountError, CountLimit};
 pub use error::MoeError;
-pub use experts::{ExpertLayer, ExpertTensor, Experts, Groups, LayerKind};
+pub use experts::{ExpertLayer, ExpertTensor, Experts, LayerKind};
+pub use hyperparameters::Groups;
 pub use id_map::{IdMap, IdMapError};
 pub use identity::Identity;
 pub use kept::{KeptError, KeptExperts};

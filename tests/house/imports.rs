@@ -5,7 +5,8 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The rooms in the order of knowledge: each may use those before it.
-pub const ORDER: [&str; 24] = [
+pub const ORDER: [&str; 25] = [
+    "digest",
     "sys",
     "units",
     "progress",
