@@ -1,4 +1,4 @@
-//! How much each corpus weighs when several are ranked together.
+//! The share of each corpus when several are ranked together.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -40,7 +40,7 @@ pub enum BlendError {
         /// The corpus.
         corpus: String,
     },
-    /// Nothing weighs anything.
+    /// Every share is zero.
     #[error("blend: every share is 0; give at least one corpus a share above 0")]
     AllZero,
     /// A name that the usage does not know.

@@ -45,7 +45,7 @@ pub enum ImatrixError {
     /// One count for all experts.
     #[error(
         "{}: the counts of all experts are equal, as in a file converted from the old .dat format, which does not \
-         count experts apart: make the imatrix anew",
+         count experts apart: make the imatrix again",
         path.display()
     )]
     EqualCounts {
