@@ -49,7 +49,7 @@ pub fn watch(arguments: &[OsString], limit: Option<Duration>, console: Console) 
     match supervise::supervise(arguments, limit, interrupt, &mut console.bar()) {
         Ok(Outcome::Exited(code)) => code,
         Ok(Outcome::Interrupted) => {
-            say("interrupted; the output, if it has its name already, is whole");
+            say("interrupted; every output is there whole, or not at all");
             130
         }
         Ok(Outcome::Crashed { message, .. }) => {
