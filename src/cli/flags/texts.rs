@@ -19,7 +19,7 @@ pub struct TextFlags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub chunks: Option<u32>,
     /// What to collect for each expert
-    #[arg(long, value_enum, default_value_t = ScoreData::Weights)]
+    #[arg(long, value_enum, value_name = "counts|weights", default_value_t = ScoreData::Weights)]
     pub score_data: ScoreData,
     /// Recognise special tokens, such as <|im_start|>, inside plain texts too (in chats they always are)
     #[arg(long)]
