@@ -7,12 +7,16 @@
 mod atomic_file;
 mod bounded;
 mod copy;
+#[cfg(feature = "llama")]
+mod environment;
 mod error;
 mod file_id;
 mod folder;
 mod interrupt;
 mod journal;
 mod leftovers;
+#[cfg(feature = "llama")]
+mod machine;
 mod page_cache;
 mod rename;
 mod space;
@@ -21,10 +25,14 @@ mod staging;
 pub use atomic_file::{AtomicFile, check_target, commit_all, write_atomic};
 pub use bounded::read_bounded;
 pub use copy::{Copier, CopyError};
+#[cfg(feature = "llama")]
+pub use environment::{exit_at_once, remove_empty_variables, set_unset_variable};
 pub use error::FileError;
 pub use file_id::FileId;
 pub use folder::folder_of;
 pub use interrupt::catch_interrupts;
 pub use leftovers::{Leftovers, remove_leftovers};
+#[cfg(feature = "llama")]
+pub use machine::{available_memory, usable_cores};
 pub use page_cache::{advise_once, advise_soon, begin_writing};
 pub use space::{check_room, free_bytes};
