@@ -6,6 +6,7 @@
 
 mod backend;
 mod batch;
+mod chat;
 mod context;
 mod error;
 #[allow(
@@ -33,6 +34,7 @@ mod vocab;
 
 pub use backend::{Backend, Device, DeviceKind};
 pub use batch::Batch;
+pub use chat::{ChatTemplate, PromptPart};
 pub use context::{Context, ContextOptions, FlashAttention, ModelPart, PassOutputs, max_sequences};
 pub use error::{LlamaError, LogTail, ObserveError};
 pub use log::set_verbose;
@@ -40,7 +42,7 @@ pub use model::{Model, Placement};
 pub use node::{Node, Site};
 pub use observer::{Observer, Observers};
 pub use synthetic::{BlankTensor, Fill};
-pub use vocab::{Token, Vocab};
+pub use vocab::{SpecialToken, Token, Tokenizer, Vocab};
 
 /// Size of the buffers that take the text of an exception.
 const ERROR_BYTES: usize = 1024;
