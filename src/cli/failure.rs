@@ -1,6 +1,7 @@
 //! How a command fails: the message, and the exit code that goes with it.
 
 use super::console::{PrintError, say};
+use crate::corpus::{ChatError, CorpusError};
 use crate::moe::KeptError;
 use crate::plan::{PlanFault, PlanFileError};
 use crate::progress::Interrupted;
@@ -70,6 +71,14 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
         error.downcast_ref()
     {
         return Some("--mtp drop does the latter");
+    }
+    if let Some(CorpusError::Chat(error)) = error.downcast_ref() {
+        return match error {
+            ChatError::NoTemplate { .. } => Some("give one with --chat-template"),
+            ChatError::Template { .. } => Some("another one can be given with --chat-template"),
+            ChatError::Bad { total, bad, .. } if bad.len() < *total => Some("--skip-bad goes on without them"),
+            _ => None,
+        };
     }
     None
 }

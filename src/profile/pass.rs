@@ -3,12 +3,14 @@
 use super::mtp_pass::MtpPass;
 use super::routing::RoutingObserver;
 use super::tally::{LayerShape, Tally, TallyError};
-use crate::corpus::CorpusText;
+use crate::corpus::{CHAT_DATE, CorpusText};
 use crate::llama::{LlamaError, Model, Token};
 use crate::moe::{ExpertLayer, Experts, Identity, LayerKind};
 use crate::progress::Progress;
 use crate::usage::{Corpus, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage, check_not_all_equal};
-use crate::windows::{Cut, NoPass, PassConfig, PassError, PassNeeds, Runner, Window, WindowOptions, Windows};
+use crate::windows::{
+    Cut, NoPass, PassConfig, PassError, PassNeeds, Runner, TokenizeError, Window, WindowOptions, Windows,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -40,6 +42,9 @@ pub enum ProfileError {
     /// The model cannot be run for its routing.
     #[error(transparent)]
     NoPass(#[from] NoPass),
+    /// A text did not become tokens.
+    #[error(transparent)]
+    Text(#[from] TokenizeError),
     /// No token in all the texts.
     #[error("the corpus {corpus:?} has no tokens: there is nothing to profile in it")]
     NoTokens {
@@ -74,6 +79,7 @@ impl ProfileError {
         matches!(
             self,
             ProfileError::Llama(LlamaError::Interrupted)
+                | ProfileError::Text(TokenizeError::Interrupted)
                 | ProfileError::Window { error: PassError { error: LlamaError::Interrupted, .. }, .. }
         )
     }
@@ -92,6 +98,8 @@ pub struct Profile {
     pub ubatch_size: u32,
     /// From the first to the last window.
     pub wall: Duration,
+    /// Whether conversations were rendered.
+    pub has_chats: bool,
     /// What is not as one may expect.
     pub remarks: Vec<String>,
 }
@@ -130,6 +138,7 @@ pub fn profile(
         limit: options.chunks.map_or(usize::MAX, |chunks| chunks as usize),
         parse_special: options.parse_special,
         answer: options.generate.is_some(),
+        interrupt: options.windows.interrupt,
     };
     let windows = Windows::cut(model.vocab(), corpora, cut)?;
     if let Some((corpus, _)) = corpora.iter().zip(&windows.corpora).find(|(_, windows)| windows.is_empty()) {
@@ -198,6 +207,7 @@ pub fn profile(
                 .map_err(TallyError::from)
         })
         .collect::<Result<Vec<_>, _>>()?;
+    let has_chats = corpora.iter().any(|corpus| corpus.chats().next().is_some());
     let corpora = (0..tokens.len())
         .filter(counted)
         .map(|at| corpora[windows.parts[at].corpus].entry(&windows.parts[at].name, tokens[at]))
@@ -208,6 +218,7 @@ pub fn profile(
         batch_size: config.context.n_batch,
         ubatch_size: config.context.n_ubatch,
         wall,
+        has_chats,
         remarks,
     })
 }
@@ -288,6 +299,7 @@ impl Profile {
                 ctx_size,
                 batch_size: self.batch_size,
                 ubatch_size: self.ubatch_size,
+                chat_date: self.has_chats.then(|| CHAT_DATE.to_owned()),
                 wall_seconds: self.wall.as_secs_f64(),
             },
             corpora: self.corpora,

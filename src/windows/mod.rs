@@ -6,8 +6,11 @@
 
 mod config;
 mod cut;
+mod pieces;
 mod runner;
+mod tokenize;
 
 pub use config::{NoPass, PassConfig, PassNeeds, WindowOptions};
 pub use cut::{CorpusPart, Cut, Window, Windows};
 pub use runner::{PassError, Runner, WindowObserver};
+pub use tokenize::TokenizeError;

@@ -124,7 +124,9 @@ pub fn run_profile(
     });
     let profiled = profiled.map_err(|error| match error {
         error if error.is_interrupt() => Failure::Interrupted,
-        error @ (profile::ProfileError::NoTokens { .. } | profile::ProfileError::NoPass(_)) => {
+        error @ (profile::ProfileError::NoTokens { .. }
+        | profile::ProfileError::NoPass(_)
+        | profile::ProfileError::Text(_)) => {
             Failure::input(error)
         }
         error => Failure::running(error),

@@ -112,7 +112,7 @@ fn corpus_file(path: &Path) -> Result<CorpusFile, ImatrixError> {
         }
     }
     let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    Ok(CorpusFile { path: name, bytes, sha256: hex(&hash.finalize()) })
+    Ok(CorpusFile { path: name, bytes, sha256: hex(&hash.finalize()), left_out: 0 })
 }
 
 struct CountsReader<'a> {
@@ -148,6 +148,7 @@ impl CountsReader<'_> {
             ctx_size: size.and_then(|size| u32::try_from(size).ok()).unwrap_or(0),
             batch_size: 0,
             ubatch_size: 0,
+            chat_date: None,
             wall_seconds: 0.0,
             merged_from: vec![],
         }

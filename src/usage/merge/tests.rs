@@ -71,7 +71,7 @@ fn a_text_must_not_count_twice() {
     assert!(twice(usage("dev"), renamed.clone()));
     // one text in common, under another name
     let file =
-        |sha256: &str, bytes| super::super::CorpusFile { path: "x".into(), bytes, sha256: sha256.into() };
+        |sha256: &str, bytes| super::super::CorpusFile { path: "x".into(), bytes, sha256: sha256.into(), left_out: 0 };
     renamed.corpora[0].files.push(file("hash-pm", 5));
     assert!(!twice(usage("dev"), renamed.clone()));
     // and under the same name
