@@ -26,7 +26,13 @@ fn include_folders(source: &source::Source) -> [PathBuf; 5] {
 fn compile_shim(source: &source::Source) {
     // One file a topic.
     let files = ["native/shim.cpp", "native/chat_shim.cpp"];
-    for file in files.iter().chain(&["native/shim.h", "native/chat_shim.h", "native/guarded.h", "native/fixed_clock.h", "native/wrapper.h"]) {
+    for file in files.iter().chain(&[
+        "native/shim.h",
+        "native/chat_shim.h",
+        "native/guarded.h",
+        "native/fixed_clock.h",
+        "native/wrapper.h",
+    ]) {
         println!("cargo:rerun-if-changed={file}");
     }
     let mut shim = cc::Build::new();

@@ -1,5 +1,6 @@
 //! Bytes that may be text, looked at piece by piece.
 
+use crate::digest::hex;
 use sha2::{Digest, Sha256};
 
 /// What a byte order mark looks like in UTF-8.
@@ -59,13 +60,15 @@ impl Check {
         if !self.open.is_empty() {
             return Err(not_utf8(self.n_bytes - self.open.len() as u64));
         }
-        let hash = self.hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
+        let hash = hex(&self.hash.finalize());
         Ok((self.n_bytes, hash))
     }
 }
 
 fn not_utf8(at: u64) -> String {
-    format!("the byte at {at} is no UTF-8; is it in another encoding, such as Latin-1 (iconv -f LATIN1 -t UTF-8)?")
+    format!(
+        "the byte at {at} is no UTF-8; is it in another encoding, such as Latin-1 (iconv -f LATIN1 -t UTF-8)?"
+    )
 }
 
 #[cfg(test)]

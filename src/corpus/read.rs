@@ -60,9 +60,7 @@ fn read_source(
     remark: &mut dyn FnMut(String),
 ) -> Result<Vec<Text>, CorpusError> {
     let is_folder = !TextSource::is_stdin(path)
-        && fs::metadata(path)
-            .map_err(|source| CorpusError::Read { path: path.to_owned(), source })?
-            .is_dir();
+        && fs::metadata(path).map_err(|source| CorpusError::Read { path: path.to_owned(), source })?.is_dir();
     if is_folder {
         return read_folder(path, chats, remark);
     }
@@ -113,8 +111,7 @@ fn read_text(
     remark: &mut dyn FnMut(String),
 ) -> Result<Option<Text>, CorpusError> {
     let Found { bytes, sha256, text } = find(path)?;
-    let mut file =
-        CorpusFile { path: shown.to_string_lossy().into_owned(), bytes, sha256, left_out: 0 };
+    let mut file = CorpusFile { path: shown.to_string_lossy().into_owned(), bytes, sha256, left_out: 0 };
     let content = if is_chat(path) {
         let read = chats.read(path, &text.into_text()?)?;
         file.left_out = read.left_out;

@@ -31,9 +31,8 @@ impl TextSource {
             }
             None => {
                 let path = PathBuf::from(text);
-                let name = stem(&path).ok_or_else(|| {
-                    format!("{shown:?} gives no name for the corpus; write NAME={shown}")
-                })?;
+                let name = stem(&path)
+                    .ok_or_else(|| format!("{shown:?} gives no name for the corpus; write NAME={shown}"))?;
                 (name, path)
             }
         };

@@ -57,7 +57,9 @@ fn mend(text: &str) -> (String, Repairs) {
                     c.len_utf8()
                 }
             }
-        } else if let Some(word) = ["NaN", "Infinity", "-Infinity"].iter().find(|word| rest.starts_with(**word)) {
+        } else if let Some(word) =
+            ["NaN", "Infinity", "-Infinity"].iter().find(|word| rest.starts_with(**word))
+        {
             repairs.numbers += 1;
             out.push_str("null");
             word.len()

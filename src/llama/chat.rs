@@ -29,7 +29,13 @@ impl ChatTemplate {
         let mut error = vec![0; ERROR_BYTES];
         // SAFETY: the texts are valid for their lengths during the call, and the shim writes no more than the buffer has.
         let raw = unsafe {
-            ffi::moeslice_chat_template_new(text(template), text(bos), text(eos), error.as_mut_ptr(), error.len())
+            ffi::moeslice_chat_template_new(
+                text(template),
+                text(bos),
+                text(eos),
+                error.as_mut_ptr(),
+                error.len(),
+            )
         };
         NonNull::new(raw).map(|raw| ChatTemplate { raw }).ok_or_else(|| reason(&message(&error)))
     }
@@ -39,7 +45,12 @@ impl ChatTemplate {
     ///
     /// # Errors
     /// Says why llama.cpp does not render them; in the words of the template when it refuses itself.
-    pub fn render(&self, messages: &str, tools: Option<&str>, answer: bool) -> Result<Vec<PromptPart>, String> {
+    pub fn render(
+        &self,
+        messages: &str,
+        tools: Option<&str>,
+        answer: bool,
+    ) -> Result<Vec<PromptPart>, String> {
         let mut error = vec![0; ERROR_BYTES];
         // SAFETY: the template is alive; the rest as in `new`.
         let raw = unsafe {

@@ -73,7 +73,9 @@ mod tests {
         assert_eq!(ALL.find("one two", 0), Some(3));
         assert_eq!(ALL.find("one two", 4), None);
         assert_eq!(ALL.find("1.\ntwo", 0), Some(3));
-        for text in ["", "a", "a ", "one  two", "one 2", "1 two", "1.\n\ntwo", "1 \ntwo", "1.\r\ntwo", "ñ\ntwo"] {
+        for text in
+            ["", "a", "a ", "one  two", "one 2", "1 two", "1.\n\ntwo", "1 \ntwo", "1.\r\ntwo", "ñ\ntwo"]
+        {
             assert_eq!(ALL.find(text, 0), None, "{text:?}");
         }
     }

@@ -3,7 +3,7 @@
 use crate::profile::{counts, profile, sums};
 use crate::support::{demo, folder, json, moeslice, refuses, succeeds, variant};
 use moeslice::llama::{
-    Backend, Batch, Context, ContextOptions, FlashAttention, Model, ModelPart, Node, ObserveError, Observer,
+    Backend, Batch, Context, ContextOptions, ContextSettings, Model, ModelPart, Node, ObserveError, Observer,
     PassOutputs, Placement, Site, Token,
 };
 use moeslice::progress::{Interrupt, Silent};
@@ -67,7 +67,7 @@ fn totals(usage: &Value) -> Vec<Vec<u64>> {
 }
 
 #[test]
-fn a_conversation_counts_as_the_text_that_the_template_makes_of_it() {
+fn conversation_counts_as_its_rendered_text() {
     let folder = workshop();
     let at = |name: &str| folder.path().join(name);
     fs::create_dir(at("talk")).unwrap();
@@ -104,7 +104,7 @@ fn special_tokens_in_plain_text_are_parsed_on_request() {
 }
 
 #[test]
-fn bos_stands_once_at_the_beginning_whoever_writes_it() {
+fn bos_stands_once_at_the_beginning_from_template_or_tokenizer() {
     let folder = workshop();
     let with_bos = format!("{{{{ bos_token }}}}{TEMPLATE}");
     variant(&folder.path().join("adds.gguf"), |metadata, _| {
@@ -146,10 +146,10 @@ fn roles_are_counted_apart_and_add_up() {
     }
 }
 
-/// What a message wakes does not depend on those after it, so the first message of a conversation counts as it does
+/// What a message activates does not depend on those after it, so the first message of a conversation counts as it does
 /// alone; a wrong order of the tokens would show.
 #[test]
-fn tokens_count_for_the_message_that_they_stand_in() {
+fn tokens_count_for_their_message() {
     let folder = workshop();
     let at = |name: &str| folder.path().join(name);
     let talk = fs::read_to_string(at("talk.jsonl")).unwrap();
@@ -232,12 +232,10 @@ fn answer(model: &Path, prompt: &str, n: usize) -> Selected {
         n_seq: 1,
         n_batch: 256,
         n_ubatch: 256,
-        threads: 2,
+        kv_unified: false,
         part: ModelPart::Trunk,
         outputs: PassOutputs::Logits,
-        exact_cache: false,
-        flash_attention: FlashAttention::Auto,
-        interrupt: Interrupt::NEVER,
+        settings: ContextSettings { threads: 2, threads_batch: 2, ..ContextSettings::default() },
     };
     let mut context = Context::new(&model, &options).unwrap();
     let mut batch = Batch::new();
@@ -246,7 +244,7 @@ fn answer(model: &Path, prompt: &str, n: usize) -> Selected {
     context.decode(&mut batch, &mut Blind).unwrap();
     let mut selected = Selected { count: vec![vec![0; 32]; 4], tokens: Vec::new() };
     for at in 0..n {
-        let logits = context.logits(batch.len() - 1).unwrap();
+        let logits = context.logits(batch.len() - 1).unwrap().unwrap();
         let best = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap() as Token;
         selected.tokens.push(best);
         batch.clear();
@@ -257,7 +255,7 @@ fn answer(model: &Path, prompt: &str, n: usize) -> Selected {
 }
 
 #[test]
-fn an_answer_is_counted_token_by_token_apart_from_the_question() {
+fn generated_answer_is_counted_apart_from_the_question() {
     let folder = workshop();
     let at = |name: &str| folder.path().join(name);
     let question =
@@ -309,7 +307,7 @@ fn an_answer_is_counted_token_by_token_apart_from_the_question() {
 }
 
 #[test]
-fn each_conversation_is_answered_once_after_its_last_window() {
+fn conversation_is_answered_once_after_its_last_window() {
     let folder = workshop();
     let one = usage_of(&folder, "m.gguf", &["--generate", "3"]);
     assert_eq!(corpora(&one)[1], ("talk/generated".into(), 6), "two conversations");
@@ -323,7 +321,7 @@ fn each_conversation_is_answered_once_after_its_last_window() {
 }
 
 #[test]
-fn a_folder_may_hold_chats_and_plain_texts() {
+fn folder_of_chats_and_plain_texts_is_profiled() {
     let folder = workshop();
     let at = |name: &str| folder.path().join(name);
     fs::create_dir(at("mixed")).unwrap();
@@ -342,7 +340,7 @@ fn a_folder_may_hold_chats_and_plain_texts() {
 }
 
 #[test]
-fn chats_that_cannot_be_used_are_refused_before_the_model_is_loaded() {
+fn unusable_chats_are_refused_before_the_model_is_loaded() {
     let folder = workshop();
     let at = |name: &str| folder.path().join(name);
     let try_with = |flags: &[&str], file: &str, words: &[&str]| {

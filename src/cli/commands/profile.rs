@@ -1,7 +1,7 @@
 //! `moeslice profile`: usage of the experts from a model and corpora.
 
 use crate::cli::console::{Console, print};
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Failure, with_hint};
 use crate::cli::flags::llama::LlamaFlags;
 use crate::cli::flags::mtp::{Mtp, MtpFlag};
 use crate::cli::flags::texts::TextFlags;
@@ -14,7 +14,7 @@ use crate::profile::{self, ProfileOptions};
 use crate::progress::{Interrupt, Unit, stage};
 use crate::sys::catch_interrupts;
 use crate::usage::Usage;
-use crate::windows::WindowOptions;
+use crate::windows::{KvUnified, WindowOptions};
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -72,12 +72,15 @@ fn check_mtp(model: &MoeModel, flag: MtpFlag, console: Console) -> Result<(), Fa
         .iter()
         .find(|layer| layer.kind == LayerKind::Mtp && experts.mtp_that_runs() != Some(layer.layer));
     let Some(layer) = uncounted else { return Ok(()) };
-    let error = PlanError::Mtp { layer: layer.layer, runs: false };
+    let error = anyhow::Error::new(PlanError::Mtp { layer: layer.layer, runs: false });
     match flag.mtp {
-        Some(Mtp::Profile) => Err(Failure::input(anyhow::anyhow!("{}: {error}", model.path().display()))),
+        Some(Mtp::Profile) => Err(Failure::input({
+            let text = format!("{}: {error}", model.path().display());
+            error.context(text)
+        })),
         Some(Mtp::Drop | Mtp::Plan) => Ok(()),
         None => {
-            console.remark(&error.to_string());
+            console.remark(&with_hint(&error));
             Ok(())
         }
     }
@@ -108,9 +111,8 @@ pub fn run_profile(
             ctx_size: flags.ctx_size,
             batch_size: flags.batch_size,
             ubatch_size: flags.ubatch_size,
-            threads: flags.threads(),
-            flash_attention: flags.flash_attention(),
-            interrupt,
+            kv_unified: KvUnified::Auto,
+            settings: flags.settings(interrupt),
         },
         chunks: texts.chunks,
         weights: texts.collects_weights(),
@@ -119,20 +121,24 @@ pub fn run_profile(
         lm_head: texts.lm_head,
         mtp: mtp.runs_block(),
     };
-    let profiled = stage(&mut console.progress(), "profiling", Unit::Tokens, |progress| {
+    let profiled = stage(&mut *console.progress(), "profiling", Unit::Tokens, |progress| {
         profile::profile(&loaded, &model.experts, corpora, &options, progress)
     });
     let profiled = profiled.map_err(|error| match error {
         error if error.is_interrupt() => Failure::Interrupted,
         error @ (profile::ProfileError::NoTokens { .. }
         | profile::ProfileError::NoPass(_)
-        | profile::ProfileError::Text(_)) => {
-            Failure::input(error)
-        }
+        | profile::ProfileError::Text(_)) => Failure::input(error),
         error => Failure::running(error),
     })?;
     say_what_was_profiled(&profiled, &devices, console);
-    Ok(profiled.into_usage(model.path(), &model.identity, backend.version(), devices, flags.ctx_size))
+    let circumstances = profile::Circumstances {
+        llama_cpp: backend.version(),
+        devices,
+        variables: backend.variables(),
+        ctx_size: flags.ctx_size,
+    };
+    profiled.into_usage(model.path(), &model.identity, circumstances).map_err(Failure::running)
 }
 
 fn say_what_was_profiled(profiled: &profile::Profile, devices: &[String], console: Console) {

@@ -134,9 +134,9 @@ fn tool_calls(message: &Json, repairs: &mut Repairs) -> Result<Option<Json>, Str
         members.extend(id.map(|id| ("id".to_owned(), id)));
         members.push(("function".to_owned(), Json::Object(function)));
         let known = ["type", "id", "function"];
-        members.extend(outer.into_iter().filter(|(key, value)| {
-            !known.contains(&key.as_str()) && *value != Json::Null
-        }));
+        members.extend(
+            outer.into_iter().filter(|(key, value)| !known.contains(&key.as_str()) && *value != Json::Null),
+        );
         Ok(Json::Object(members))
     });
     Ok(Some(Json::Array(calls.collect::<Result<_, _>>()?)))
@@ -166,9 +166,8 @@ impl Message {
         };
         let ours = ["tool_calls", "function_call"];
         let ours = || ROLE_KEYS.iter().chain(&CONTENT_KEYS).chain(&ours);
-        let rest = members
-            .iter()
-            .filter(|(key, value)| *value != Json::Null && !ours().any(|name| name == key));
+        let rest =
+            members.iter().filter(|(key, value)| *value != Json::Null && !ours().any(|name| name == key));
         let mut value = vec![("role".to_owned(), Json::text(&role)), ("content".to_owned(), content)];
         value.extend(calls.map(|calls| ("tool_calls".to_owned(), calls)));
         value.extend(rest.cloned());

@@ -38,7 +38,12 @@ mod llama {
         ///
         /// # Errors
         /// Says why the template does not render them.
-        pub fn render(&self, messages: &[Json], tools: Option<&Json>, answer: bool) -> Result<Prompt, String> {
+        pub fn render(
+            &self,
+            messages: &[Json],
+            tools: Option<&Json>,
+            answer: bool,
+        ) -> Result<Prompt, String> {
             let template = self.with_tools.as_ref().filter(|_| tools.is_some()).unwrap_or(&self.template);
             let messages = Json::Array(messages.to_vec()).to_text();
             let tools = tools.map(Json::to_text);

@@ -165,7 +165,8 @@ impl ChatReader {
         );
         let mut spans = Vec::with_capacity(messages.len() + 1);
         for (message, end) in messages.iter().zip(ends) {
-            spans.push(RoleSpan { role: conversation::part_name(&message.role).map_err(BadChat::Form)?, end });
+            spans
+                .push(RoleSpan { role: conversation::part_name(&message.role).map_err(BadChat::Form)?, end });
         }
         match spans.last_mut() {
             Some(last) if !self.answer => last.end = text.len(),
@@ -187,11 +188,15 @@ fn remarks(path: &Path, total: usize, repairs: Repairs, bad: &[(usize, BadChat)]
     }
     if repairs.surrogates > 0 {
         let count = repairs.surrogates;
-        remarks.push(format!("{path}: {count} characters were cut in half (\\ud800 to \\udfff), and read as U+FFFD"));
+        remarks.push(format!(
+            "{path}: {count} characters were cut in half (\\ud800 to \\udfff), and read as U+FFFD"
+        ));
     }
     if repairs.numbers > 0 {
         let count = repairs.numbers;
-        remarks.push(format!("{path}: {count} numbers are NaN or infinite, which JSON has not, and read as null"));
+        remarks.push(format!(
+            "{path}: {count} numbers are NaN or infinite, which JSON has not, and read as null"
+        ));
     }
     remarks
 }
