@@ -121,24 +121,21 @@ pub struct Profile {
     pub remarks: Vec<String>,
 }
 
-/// Runs all windows of `corpora` through `model` and counts which experts they activate.
-///
-/// Each text is tokenized as a whole and cut into windows of `ctx_size` tokens, the last one shorter; every window
-/// starts from an empty context. Where the model begins a text with a token of its own (BOS), that token takes the place
-/// of each window's first, as in `llama-perplexity` and `llama-imatrix`.
-///
-/// A conversation is a text. The tokens of chats that were rendered by role count for `CORPUS/ROLE`; an answer follows
-/// the last window of its conversation in the same context, and counts for `CORPUS/generated`.
-///
-/// # Errors
-/// See [`ProfileError`].
-pub fn profile(
+/// What is known of a pass before the model computes anything.
+pub(super) struct Prepared {
+    pub config: PassConfig,
+    /// The block of multi-token prediction that is watched.
+    mtp: Option<u32>,
+    pub windows: Windows,
+}
+
+/// Finds out how the pass is run, and cuts the texts.
+pub(super) fn prepare(
     model: &Model,
     experts: &Experts,
     corpora: &[CorpusText],
     options: &ProfileOptions,
-    progress: &mut dyn Progress,
-) -> Result<Profile, ProfileError> {
+) -> Result<Prepared, ProfileError> {
     let answer_tokens = options.generate.unwrap_or(0);
     let mtp = experts.mtp_that_runs().filter(|_| options.mtp);
     let needs = PassNeeds {
@@ -161,6 +158,29 @@ pub fn profile(
     if let Some((corpus, _)) = corpora.iter().zip(&windows.corpora).find(|(_, windows)| windows.is_empty()) {
         return Err(ProfileError::NoTokens { corpus: corpus.name.clone() });
     }
+    Ok(Prepared { config, mtp, windows })
+}
+
+/// Runs all windows of `corpora` through `model` and counts which experts they activate.
+///
+/// Each text is tokenized as a whole and cut into windows of `ctx_size` tokens, the last one shorter; every window
+/// starts from an empty context. Where the model begins a text with a token of its own (BOS), that token takes the place
+/// of each window's first, as in `llama-perplexity` and `llama-imatrix`.
+///
+/// A conversation is a text. The tokens of chats that were rendered by role count for `CORPUS/ROLE`; an answer follows
+/// the last window of its conversation in the same context, and counts for `CORPUS/generated`.
+///
+/// # Errors
+/// See [`ProfileError`].
+pub fn profile(
+    model: &Model,
+    experts: &Experts,
+    corpora: &[CorpusText],
+    options: &ProfileOptions,
+    progress: &mut dyn Progress,
+) -> Result<Profile, ProfileError> {
+    let Prepared { config, mtp, windows } = prepare(model, experts, corpora, options)?;
+    let answer_tokens = options.generate.unwrap_or(0);
     let mut shapes = self::shapes(experts, |layer| layer.kind != LayerKind::Mtp);
     let mtp_shapes = self::shapes(experts, |layer| mtp == Some(layer.layer));
     let mut mtp_tally = Tally::new(mtp_shapes.clone(), options.weights, windows.parts.len());

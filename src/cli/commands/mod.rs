@@ -3,6 +3,8 @@
 pub mod completions;
 #[cfg(feature = "llama")]
 pub mod devices;
+#[cfg(feature = "llama")]
+pub mod dry_run;
 pub mod inspect;
 pub mod man;
 pub mod merge;
