@@ -5,6 +5,8 @@ pub mod bench;
 pub mod completions;
 #[cfg(feature = "llama")]
 pub mod devices;
+#[cfg(feature = "llama")]
+pub mod dry_run;
 pub mod inspect;
 pub mod man;
 pub mod merge;
