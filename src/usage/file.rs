@@ -61,7 +61,7 @@ pub struct ProfiledModel {
 }
 
 /// How a usage file came to be.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Run {
@@ -76,12 +76,28 @@ pub struct Run {
     /// The devices that the model ran on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
+    /// Variables of the environment that moeslice set for these devices, as `NAME=VALUE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<String>,
     /// Tokens of a window.
     pub ctx_size: u32,
-    /// Tokens handed to llama.cpp at once.
+    /// Tokens handed to llama.cpp at once, at most.
     pub batch_size: u32,
-    /// Tokens computed at once.
+    /// Tokens computed at once, at most.
     pub ubatch_size: u32,
+    /// Whether the windows of a batch shared one store of keys and values, so that tokens of several were computed at
+    /// once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_unified: Option<bool>,
+    /// How many times the model was computed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ubatches: Option<u64>,
+    /// Tokens of the largest of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest_ubatch: Option<u32>,
+    /// The day that the chat templates were told, where conversations were rendered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_date: Option<String>,
     /// Seconds from the first to the last window, loading not included.
     pub wall_seconds: f64,
     /// The runs whose usages were merged into this one; the figures above are then those of the first, and
@@ -114,6 +130,13 @@ pub struct CorpusFile {
     pub bytes: u64,
     /// SHA-256 of the file, in hex.
     pub sha256: String,
+    /// Conversations of the file that could not be read or rendered, and were left out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The counts of one layer: all corpora together, and each apart.
