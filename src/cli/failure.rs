@@ -10,6 +10,7 @@ use crate::slice::VerifyError;
 use crate::sys::FileError;
 use crate::usage::UsageError;
 use std::fmt::Display;
+#[cfg(feature = "llama")]
 use std::path::PathBuf;
 
 /// A failed command. Exit codes: 1 failed while running, 2 wrong arguments, 3 the input is not usable, 130 interrupted;
@@ -25,6 +26,7 @@ pub enum Failure {
     /// Ctrl-C (130), before anything was written.
     Interrupted,
     /// Ctrl-C (130), when the usage file of this path was already written, and the model was not.
+    #[cfg(feature = "llama")]
     InterruptedCut(PathBuf),
     /// Ctrl-C (130), when the output was already written and only its check was missing.
     InterruptedCheck,
@@ -67,6 +69,7 @@ impl Failure {
                 say("interrupted, nothing was written");
                 return 130;
             }
+            #[cfg(feature = "llama")]
             Failure::InterruptedCut(usage) => {
                 let usage = usage.display();
                 say(&format!(
