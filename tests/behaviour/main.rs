@@ -19,4 +19,6 @@ mod run;
 #[cfg(feature = "llama")]
 mod supervise;
 mod support;
+#[cfg(feature = "llama")]
+mod texts;
 mod verify;
