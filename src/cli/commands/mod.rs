@@ -1,5 +1,7 @@
 //! One file a command: its arguments, and what it does.
 
+#[cfg(feature = "llama")]
+pub mod bench;
 pub mod completions;
 #[cfg(feature = "llama")]
 pub mod devices;
