@@ -19,6 +19,7 @@ fn long_text() -> String {
     files.sort();
     while text.len() < 600_000 {
         files.iter().for_each(|file| text += &fs::read_to_string(file).unwrap());
+        text += &"привет мир\nдом и сад. 是。\n日本語 é ñandú\nÉl ".repeat(20);
         text += &" one two,three \t 12345 ¿qué? 日本語 \r\n \n\n".repeat(50);
     }
     text
