@@ -21,4 +21,6 @@ mod run;
 #[cfg(feature = "llama")]
 mod supervise;
 mod support;
+#[cfg(feature = "llama")]
+mod texts;
 mod verify;
