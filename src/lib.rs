@@ -22,6 +22,7 @@ pub mod report;
 pub mod score;
 pub mod slice;
 pub mod sys;
+pub mod trace;
 pub mod units;
 pub mod usage;
 #[cfg(feature = "llama")]
