@@ -18,6 +18,7 @@ pub mod moe;
 pub mod plan;
 pub mod profile;
 pub mod progress;
+pub mod replay;
 pub mod report;
 pub mod score;
 pub mod slice;

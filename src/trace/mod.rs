@@ -20,7 +20,7 @@ pub use meta::{RouterValues, TRACE_SCHEMA, TraceLayer, TraceMeta, TraceRun, Trac
 pub use open::{OpenTrace, TraceReader, open};
 pub use writer::TraceWriter;
 
-#[cfg(any(test, feature = "fuzzing"))]
+#[cfg(test)]
 pub(crate) mod test_trace;
 #[cfg(test)]
 mod tests;

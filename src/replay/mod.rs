@@ -1,0 +1,27 @@
+//! Recorded routing replayed through caches of experts: what a cache of a size and policy would have had to fetch.
+
+mod choose;
+mod config;
+mod counts;
+mod curve;
+mod engine;
+mod guard;
+mod policy;
+mod prefetch;
+mod result;
+mod simulation;
+mod steps;
+
+pub use choose::{CacheAware, DeltaReading};
+pub use config::{Capacity, PrefetchPlace, PrefetchPlan, ReplayError, ReplayOptions, RunSpec, TransferModel};
+pub use counts::{Counts, PrefetchCounts};
+pub use curve::{CurvePoint, LruCurve};
+pub use engine::replay;
+pub use guard::{Guard, working_set};
+pub use policy::{Ahead, Candidates, Groups, Policy, PolicyKind, Request, Space, UnknownPolicy};
+pub use result::{CurveResult, Replay, RunResult};
+pub use simulation::Simulation;
+pub use steps::{Chunk, Steps};
+
+#[cfg(test)]
+mod tests;
