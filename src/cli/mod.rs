@@ -5,11 +5,12 @@ mod console;
 mod failure;
 mod flags;
 mod output_files;
+mod replay_tables;
 
 use clap::{Parser, Subcommand};
 #[cfg(feature = "llama")]
 use commands::{devices, profile, run};
-use commands::{inspect, merge, plan, prune, report, verify};
+use commands::{inspect, merge, plan, prune, replay, report, verify};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
@@ -49,6 +50,8 @@ enum Command {
     Prune(Box<prune::PruneArgs>),
     /// Check that a pruned model is a true cut of its base
     Verify(verify::VerifyArgs),
+    /// Replay recorded routing through caches of experts: hits, misses, bytes
+    Replay(Box<replay::ReplayArgs>),
     /// Show the experts of a model file: tensors, bytes, routing, possible K
     Inspect(inspect::InspectArgs),
     /// List what llama.cpp can run on here
@@ -94,6 +97,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Plan(args) => plan::plan(args, console),
         Command::Prune(args) => prune::prune(args, console),
         Command::Verify(args) => verify::verify(args, console),
+        Command::Replay(args) => replay::replay(args, console),
         Command::Inspect(args) => inspect::inspect(args),
         #[cfg(feature = "llama")]
         Command::Devices { json } => devices::devices(*json),

@@ -1,5 +1,6 @@
 //! Recorded routing replayed through caches of experts: what a cache of a size and policy would have had to fetch.
 
+mod advise;
 mod choose;
 mod config;
 mod counts;
@@ -12,6 +13,7 @@ mod result;
 mod simulation;
 mod steps;
 
+pub use advise::{Advice, AdviceRow, Choice, advise};
 pub use choose::{CacheAware, DeltaReading};
 pub use config::{Capacity, PrefetchPlace, PrefetchPlan, ReplayError, ReplayOptions, RunSpec, TransferModel};
 pub use counts::{Counts, PrefetchCounts};
@@ -19,7 +21,7 @@ pub use curve::{CurvePoint, LruCurve};
 pub use engine::replay;
 pub use guard::{Guard, working_set};
 pub use policy::{Ahead, Candidates, Groups, Policy, PolicyKind, Request, Space, UnknownPolicy};
-pub use result::{CurveResult, Replay, RunResult};
+pub use result::{CacheAwareResult, CurveResult, PartResult, PrefetchResult, Replay, RunResult};
 pub use simulation::Simulation;
 pub use steps::{Chunk, Steps};
 

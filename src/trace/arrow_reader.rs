@@ -278,7 +278,7 @@ impl ArrowReader {
         if list.null_count() > 0 || values.null_count() > 0 {
             return Err(gaps());
         }
-        let begin = usize::try_from(list.value_offset_at(0)).map_err(|_| gaps())?;
+        let begin = list.value_offset_at(0);
         values.values().get(begin..begin + records.num_rows() * width).ok_or_else(gaps)
     }
 

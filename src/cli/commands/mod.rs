@@ -8,6 +8,7 @@ pub mod plan;
 #[cfg(feature = "llama")]
 pub mod profile;
 pub mod prune;
+pub mod replay;
 pub mod report;
 #[cfg(feature = "llama")]
 pub mod run;

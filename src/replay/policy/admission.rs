@@ -30,7 +30,7 @@ impl Admission {
     }
 
     fn victim(&self, pins: &Pins) -> Option<u32> {
-        self.order.from_back(0).find(|key| pins.is_free(*key))
+        self.order.back_to_front(0).find(|key| pins.is_free(*key))
     }
 }
 

@@ -74,7 +74,8 @@ impl Eviction for Arc {
         let t1 = self.lists.bytes(T1) as f64;
         let first = t1 > 0.0 && (t1 > self.p || (t1 >= self.p && self.coming == Some(B2)));
         let order = if first { [T1, T2] } else { [T2, T1] };
-        let key = order.iter().find_map(|list| self.lists.from_back(*list).find(|key| pins.is_free(*key)))?;
+        let key =
+            order.iter().find_map(|list| self.lists.back_to_front(*list).find(|key| pins.is_free(*key)))?;
         let to = if self.lists.list_of(key) == Some(T1) { B1 } else { B2 };
         self.requeue(key, to);
         Some(key)

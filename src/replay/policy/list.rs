@@ -49,7 +49,7 @@ impl<const N: usize> Lists<N> {
     }
 
     /// The keys of a list, from the back on.
-    pub(super) fn from_back(&self, list: usize) -> impl Iterator<Item = u32> + '_ {
+    pub(super) fn back_to_front(&self, list: usize) -> impl Iterator<Item = u32> + '_ {
         std::iter::successors(self.back(list), |key| self.before(*key))
     }
 

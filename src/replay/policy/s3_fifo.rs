@@ -75,12 +75,12 @@ impl Eviction for S3Fifo {
             let from = if from_small { SMALL } else { MAIN };
             let mut key = self.queues.back(from)?;
             if !pins.is_free(key) {
-                if self.queues.from_back(from).any(|key| pins.is_free(key)) {
+                if self.queues.back_to_front(from).any(|key| pins.is_free(key)) {
                     self.requeue(key, from);
                     continue;
                 }
                 // All of this queue are members.
-                key = self.queues.from_back(SMALL + MAIN - from).find(|key| pins.is_free(*key))?;
+                key = self.queues.back_to_front(SMALL + MAIN - from).find(|key| pins.is_free(*key))?;
             }
             let list = self.queues.list_of(key);
             let uses = self.uses[key as usize];
