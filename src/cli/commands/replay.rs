@@ -4,7 +4,7 @@ use crate::cli::console::{Console, print, print_json};
 use crate::cli::failure::Failure;
 use crate::cli::replay_tables;
 use crate::moe::MoeModel;
-use crate::progress::{Interrupt, Progress, Unit};
+use crate::progress::{Interrupt, Unit};
 use crate::replay::{
     self, CacheAware, Capacity, DeltaReading, Guard, PolicyKind, PrefetchPlace, PrefetchPlan,
 };
