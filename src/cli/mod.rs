@@ -12,7 +12,7 @@ mod supervised;
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{completions, inspect, man, merge, plan, prune, replay, report, verify};
 #[cfg(feature = "llama")]
-use commands::{devices, profile, run};
+use commands::{devices, profile, run, trace};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
@@ -53,6 +53,9 @@ enum Command {
     Prune(Box<prune::PruneArgs>),
     /// Check that a pruned model is a true cut of its base
     Verify(verify::VerifyArgs),
+    /// Record which experts each token goes to, and which came close, for `replay`
+    #[cfg(feature = "llama")]
+    Trace(Box<trace::TraceArgs>),
     /// Replay recorded routing through caches of experts: hits, misses, bytes
     Replay(Box<replay::ReplayArgs>),
     /// Show the experts of a model file: tensors, bytes, routing, possible K
@@ -114,6 +117,8 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Plan(args) => plan::plan(args, console),
         Command::Prune(args) => prune::prune(args, console),
         Command::Verify(args) => verify::verify(args, console),
+        #[cfg(feature = "llama")]
+        Command::Trace(args) => trace::trace(args, console),
         Command::Replay(args) => replay::replay(args, console),
         Command::Inspect(args) => inspect::inspect(args),
         #[cfg(feature = "llama")]

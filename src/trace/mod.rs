@@ -16,7 +16,7 @@ mod writer;
 
 pub use batch::{Batch, NO_EXPERT, Phase, Row};
 pub use error::TraceError;
-pub use meta::{RouterValues, TRACE_SCHEMA, TraceLayer, TraceMeta, TraceRun, TracedModel};
+pub use meta::{RouterValues, TRACE_SCHEMA, TraceLayer, TraceMeta, TraceRun, TracedCorpus, TracedModel};
 pub use open::{OpenTrace, TraceReader, open};
 pub use writer::TraceWriter;
 

@@ -14,4 +14,6 @@ pub mod replay;
 pub mod report;
 #[cfg(feature = "llama")]
 pub mod run;
+#[cfg(feature = "llama")]
+pub mod trace;
 pub mod verify;
