@@ -16,9 +16,11 @@ use std::sync::Arc;
 /// The key of the schema's metadata that holds the trace's header.
 pub(super) const META_KEY: &str = "moeslice.trace";
 /// Bytes that are gathered before a record batch is written: what a kill can cost.
-const BATCH_BYTES: usize = 1 << 20;
+const BATCH_BYTES: usize = 1 << 18;
+/// Tokens, for the same reason: those of a small model take few bytes.
+const BATCH_TOKENS: usize = 512;
 
-/// A trace that is being written: `T.arrow.part` until [`finish`](TraceWriter::finish), one record batch a MiB or so.
+/// A trace that is being written: `T.arrow.part` until [`finish`](TraceWriter::finish), one record batch every 512 tokens or 256 KiB.
 pub struct TraceWriter {
     meta: TraceMeta,
     schema: SchemaRef,
@@ -98,7 +100,11 @@ impl TraceWriter {
     pub fn append(&mut self, batch: &mut Batch) -> Result<(), TraceError> {
         self.tokens += batch.rows.len() as u64;
         self.pending.append(batch);
-        if self.pending.bytes() >= BATCH_BYTES { self.flush() } else { Ok(()) }
+        if self.pending.bytes() >= BATCH_BYTES || self.pending.rows.len() >= BATCH_TOKENS {
+            self.flush()
+        } else {
+            Ok(())
+        }
     }
 
     /// Writes what is gathered as a record batch.
