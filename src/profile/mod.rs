@@ -13,9 +13,9 @@ mod trace_pass;
 mod trace_recorder;
 
 #[cfg(feature = "llama")]
-pub use pass::{Profile, ProfileError, ProfileOptions, profile};
+pub use pass::{Circumstances, Profile, ProfileError, ProfileOptions, profile};
 #[cfg(feature = "llama")]
-pub use routing::RoutingObserver;
+pub use routing::{RoutingObserver, Ubatches};
 pub use tally::{BadSelection, LayerShape, Tally, TallyError};
 #[cfg(feature = "llama")]
 pub use trace_pass::{Generation, RecordError, Recorded, TraceOptions, TraceTarget, record};

@@ -14,7 +14,7 @@ use crate::profile::{self, ProfileOptions};
 use crate::progress::{Interrupt, Unit, stage};
 use crate::sys::catch_interrupts;
 use crate::usage::Usage;
-use crate::windows::WindowOptions;
+use crate::windows::{KvUnified, WindowOptions};
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -111,9 +111,8 @@ pub fn run_profile(
             ctx_size: flags.ctx_size,
             batch_size: flags.batch_size,
             ubatch_size: flags.ubatch_size,
-            threads: flags.threads(),
-            flash_attention: flags.flash_attention(),
-            interrupt,
+            kv_unified: KvUnified::Auto,
+            settings: flags.settings(interrupt),
         },
         chunks: texts.chunks,
         weights: texts.collects_weights(),
@@ -133,7 +132,13 @@ pub fn run_profile(
         error => Failure::running(error),
     })?;
     say_what_was_profiled(&profiled, &devices, console);
-    Ok(profiled.into_usage(model.path(), &model.identity, backend.version(), devices, flags.ctx_size))
+    let circumstances = profile::Circumstances {
+        llama_cpp: backend.version(),
+        devices,
+        variables: backend.variables(),
+        ctx_size: flags.ctx_size,
+    };
+    profiled.into_usage(model.path(), &model.identity, circumstances).map_err(Failure::running)
 }
 
 fn say_what_was_profiled(profiled: &profile::Profile, devices: &[String], console: Console) {
