@@ -132,8 +132,7 @@ pub fn record(
     progress: &mut dyn Progress,
 ) -> Result<Recorded, RecordError> {
     let room = options.generate.map_or(0, |generation| generation.tokens);
-    // The tokens of several sequences may be computed in any order.
-    let needs = PassNeeds { logits: room > 0, one_window: true, room, ..PassNeeds::default() };
+    let needs = PassNeeds { logits: room > 0, in_order: true, room, ..PassNeeds::default() };
     let config = PassConfig::new(model, experts, &options.windows, needs)?;
     let sessions = sessions(model, corpora, options)?;
     let text_tokens: u64 =
@@ -275,7 +274,7 @@ impl Recording<'_> {
         };
         let part = window.parts.last().copied().unwrap_or(0);
         for (at, position) in (0..sampler.generation.tokens).zip(window.tokens.len() as u32..) {
-            let token = self.runner.last_logits().and_then(|logits| sampler.next(logits));
+            let token = self.runner.last_logits().map_err(failed)?.and_then(|logits| sampler.next(logits));
             let Some(token) = token else {
                 return Err(RecordError::NoNextToken { corpus: corpus.to_owned() });
             };

@@ -13,7 +13,7 @@ use crate::progress::{Unit, stage};
 use crate::sys::{FileError, PartFile, catch_interrupts};
 use crate::trace::{TraceError, TracedModel};
 use crate::units::ByteCount;
-use crate::windows::WindowOptions;
+use crate::windows::{KvUnified, WindowOptions};
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::path::PathBuf;
@@ -100,9 +100,8 @@ pub fn trace(args: &TraceArgs, console: Console) -> Result<(), Failure> {
             ctx_size: args.llama.ctx_size,
             batch_size: args.llama.batch_size,
             ubatch_size: args.llama.ubatch_size,
-            threads: args.llama.threads(),
-            flash_attention: args.llama.flash_attention(),
-            interrupt,
+            kv_unified: KvUnified::Auto,
+            settings: args.llama.settings(interrupt),
         },
         chunks: args.chunks,
         parse_special: args.parse_special,
