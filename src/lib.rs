@@ -70,6 +70,7 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod arch;
+pub mod cache;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod corpus;

@@ -1,7 +1,8 @@
 //! What can be done with a model that does not fit: the choices that llama.cpp offers, with what each moves over the bus.
 
 use super::steps::Chunk;
-use super::{Capacity, PolicyKind, ReplayError, ReplayOptions, RunSpec, Simulation, Steps};
+use super::{Capacity, ReplayError, ReplayOptions, RunSpec, Simulation, Steps};
+use crate::cache::PolicyKind;
 use crate::progress::Interrupt;
 use crate::trace::{Batch, TraceMeta, TraceReader};
 use serde::Serialize;

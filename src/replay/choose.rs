@@ -7,7 +7,7 @@
 //! Over a recorded trace the loop is open: the hidden states stay those of the plain routing, and only recorded candidates
 //! can be chosen.
 
-use super::policy::Policy;
+use crate::cache::Policy;
 use crate::trace::NO_EXPERT;
 use std::fmt;
 use std::str::FromStr;

@@ -1,7 +1,7 @@
 //! What is to be replayed, checked against the trace.
 
-use super::policy::{Groups, PolicyKind, Space, group_slots};
-use super::{CacheAware, working_set};
+use super::CacheAware;
+use crate::cache::{Groups, PolicyKind, Space, group_slots};
 use crate::trace::{RouterValues, TraceError, TraceMeta};
 use crate::units::ByteCount;
 use std::collections::BTreeMap;
@@ -316,17 +316,6 @@ impl RunSpec {
             Capacity::Slots(n) => {
                 let largest = meta.layers.iter().map(|layer| layer.bytes_per_expert()).max().unwrap_or(0);
                 largest * u64::from(n)
-            }
-        }
-    }
-
-    /// Whether all that a token needs fits at once.
-    pub fn holds_a_token(&self, meta: &TraceMeta) -> bool {
-        match self.capacity {
-            Capacity::Experts(_) => true,
-            Capacity::Bytes(bytes) => bytes >= working_set(meta),
-            Capacity::Slots(n) => {
-                u64::from(n) >= meta.layers.iter().map(|layer| u64::from(layer.n_expert_used)).sum::<u64>()
             }
         }
     }

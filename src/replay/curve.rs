@@ -2,9 +2,8 @@
 //!
 //! The experts of a layer stand in the order of their last requests. A cache of `c` experts holds the first `c` of them, so a
 //! request hits in all caches that are larger than the place where its expert stood, and counting the places gives the
-//! misses of every capacity. How the members of one request are ordered is defined with [`super::PolicyKind::Lru`].
+//! misses of every capacity. How the members of one request are ordered is defined with [`crate::cache::PolicyKind::Lru`].
 
-use super::result::CurveResult;
 use super::steps::Chunk;
 use crate::trace::TraceMeta;
 use serde::Serialize;
@@ -18,6 +17,17 @@ pub struct CurvePoint {
     pub misses: u64,
     /// Hits a request.
     pub hit_rate: f64,
+}
+
+/// A miss-ratio curve.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct CurveResult {
+    /// Requests in all.
+    pub requests: u64,
+    /// First requests of an expert since the cache was empty, which no capacity turns into hits.
+    pub cold_misses: u64,
+    /// By capacity, ascending.
+    pub points: Vec<CurvePoint>,
 }
 
 /// Distances of a trace so far.

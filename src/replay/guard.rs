@@ -10,6 +10,19 @@ pub fn working_set(meta: &TraceMeta) -> u64 {
     meta.layers.iter().map(|layer| layer.bytes_per_expert() * u64::from(layer.n_expert_used)).sum()
 }
 
+impl RunSpec {
+    /// Whether all that a token needs fits at once.
+    pub fn holds_a_token(&self, meta: &TraceMeta) -> bool {
+        match self.capacity {
+            Capacity::Experts(_) => true,
+            Capacity::Bytes(bytes) => bytes >= working_set(meta),
+            Capacity::Slots(n) => {
+                u64::from(n) >= meta.layers.iter().map(|layer| u64::from(layer.n_expert_used)).sum::<u64>()
+            }
+        }
+    }
+}
+
 /// A cache that cannot hold what one token needs over all layers: by the time that a layer comes again, an LRU has evicted
 /// all that it had of it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]

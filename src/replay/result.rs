@@ -1,7 +1,7 @@
 //! What a replay says, for tables, JSON and pages.
 
 use super::counts::{Counts, PrefetchCounts, Tally};
-use super::{Capacity, CurvePoint, DeltaReading, PrefetchPlace, RunSpec, TransferModel};
+use super::{Capacity, CurveResult, DeltaReading, PrefetchPlace, RunSpec, TransferModel};
 use crate::trace::TraceMeta;
 use serde::Serialize;
 
@@ -28,17 +28,6 @@ pub struct Replay {
     pub curve: Option<CurveResult>,
     /// What is to be said of the trace.
     pub remarks: Vec<String>,
-}
-
-/// A miss-ratio curve.
-#[derive(Clone, Debug, PartialEq, Serialize)]
-pub struct CurveResult {
-    /// Requests in all.
-    pub requests: u64,
-    /// First requests of an expert since the cache was empty, which no capacity turns into hits.
-    pub cold_misses: u64,
-    /// By capacity, ascending.
-    pub points: Vec<CurvePoint>,
 }
 
 /// One cache.

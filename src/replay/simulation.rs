@@ -2,11 +2,11 @@
 
 use super::choose::{Chooser, TokenCandidates};
 use super::counts::{Counts, Place, Tally};
-use super::policy::{Ahead, Candidates, Policy, Request};
 use super::prefetch::Predictor;
 use super::result::RunResult;
 use super::steps::{Chunk, Group};
 use super::{PrefetchPlace, ReplayError, ReplayOptions, RunSpec, TransferModel};
+use crate::cache::{Ahead, Candidates, Policy, Request};
 use crate::trace::{Phase, TraceMeta};
 use std::sync::Arc;
 

@@ -1,13 +1,12 @@
 //! `moeslice replay`: a trace through caches of experts.
 
+use crate::cache::PolicyKind;
 use crate::cli::console::{Console, print, print_json};
 use crate::cli::failure::Failure;
 use crate::cli::replay_tables;
 use crate::moe::MoeModel;
 use crate::progress::{Interrupt, Unit};
-use crate::replay::{
-    self, CacheAware, Capacity, DeltaReading, Guard, PolicyKind, PrefetchPlace, PrefetchPlan,
-};
+use crate::replay::{self, CacheAware, Capacity, DeltaReading, Guard, PrefetchPlace, PrefetchPlan};
 use crate::replay::{ReplayError, ReplayOptions, RunSpec, TransferModel};
 use crate::sys::catch_interrupts;
 use crate::trace::{self, OpenTrace, TraceReader};

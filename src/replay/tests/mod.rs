@@ -1,4 +1,5 @@
 use super::*;
+use crate::cache::{PolicyKind, Request, Space};
 use crate::trace::test_trace::{Random, meta, tokens};
 use crate::trace::{Batch, Phase, RouterValues, TraceError, TraceMeta, TraceReader};
 use std::sync::Arc;

@@ -39,7 +39,7 @@ struct Group {
 }
 
 /// Slots that llama.cpp makes of a budget for tensors with slabs of these bytes: it has one more slab of each allocated.
-pub(in crate::replay) fn group_slots(slabs: &[u64], budget: u64, n_keys: u64) -> u32 {
+pub(crate) fn group_slots(slabs: &[u64], budget: u64, n_keys: u64) -> u32 {
     let slot: u64 = slabs.iter().sum();
     let slots = (budget / slot.max(1)).saturating_sub(1).min(n_keys);
     u32::try_from(slots).unwrap_or(u32::MAX)

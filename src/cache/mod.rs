@@ -1,4 +1,4 @@
-//! Cache policies: each in a file of its own that begins with its exact definition, all behind [`Policy`].
+//! Caches of experts, by policy: each in a file of its own that begins with its exact definition, all behind [`Policy`].
 //!
 //! What they have in common:
 //! - A request is the set of experts that a layer needs at once: those of one token, or of all tokens of a ubatch.
@@ -26,7 +26,7 @@ mod sieve;
 mod slru;
 
 pub use kind::{PolicyKind, UnknownPolicy};
-pub(super) use slru::group_slots;
+pub(crate) use slru::group_slots;
 
 use crate::trace::{Batch, NO_EXPERT};
 use std::ops::Range;
@@ -74,12 +74,12 @@ impl Space {
     }
 
     /// Bytes of an expert.
-    pub(super) fn size(&self, key: u32) -> u64 {
+    pub(crate) fn size(&self, key: u32) -> u64 {
         self.uniform.unwrap_or_else(|| self.sizes[key as usize])
     }
 
     /// Experts that fit, when all have one size.
-    pub(super) fn uniform_slots(&self) -> Option<usize> {
+    fn uniform_slots(&self) -> Option<usize> {
         let slots = self.uniform.map(|size| self.capacity / size.max(1))?;
         usize::try_from(slots).ok().map(|slots| slots.min(self.n_keys()))
     }
@@ -103,13 +103,20 @@ pub struct Request<'a> {
 /// The candidates of the tokens of a request, by the router alone.
 #[derive(Clone, Copy, Debug)]
 pub struct Candidates<'a> {
-    pub(super) batch: &'a Batch,
-    pub(super) first: usize,
-    pub(super) end: usize,
-    pub(super) layer: usize,
-    pub(super) n_layers: usize,
-    pub(super) width: usize,
-    pub(super) base: u32,
+    /// Where they stand.
+    pub batch: &'a Batch,
+    /// The first row of the tokens.
+    pub first: usize,
+    /// The row behind the last.
+    pub end: usize,
+    /// Position of the layer among those of the trace.
+    pub layer: usize,
+    /// Layers of the trace.
+    pub n_layers: usize,
+    /// Candidates of each token and layer.
+    pub width: usize,
+    /// The key of the layer's expert 0.
+    pub base: u32,
 }
 
 impl<'a> Candidates<'a> {
