@@ -10,9 +10,9 @@ mod replay_tables;
 mod supervised;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use commands::{completions, inspect, man, merge, plan, prune, replay, report, verify};
 #[cfg(feature = "llama")]
-use commands::{devices, profile, run, trace};
+use commands::{bench, devices, profile, run, trace};
+use commands::{completions, inspect, man, merge, plan, prune, replay, report, verify};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
@@ -60,6 +60,9 @@ enum Command {
     Replay(Box<replay::ReplayArgs>),
     /// Show the experts of a model file: tensors, bytes, routing, possible K
     Inspect(inspect::InspectArgs),
+    /// Measure how fast models process prompts and generate, side by side
+    #[cfg(feature = "llama")]
+    Bench(Box<bench::BenchArgs>),
     /// List what llama.cpp can run on here
     #[cfg(feature = "llama")]
     Devices {
@@ -121,6 +124,8 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Trace(args) => trace::trace(args, console),
         Command::Replay(args) => replay::replay(args, console),
         Command::Inspect(args) => inspect::inspect(args),
+        #[cfg(feature = "llama")]
+        Command::Bench(args) => bench::bench(args, console),
         #[cfg(feature = "llama")]
         Command::Devices { json } => devices::devices(*json),
         Command::Completions(args) => completions::completions(args, Cli::command()),

@@ -6,6 +6,7 @@
 
 mod backend;
 mod batch;
+mod chat;
 mod context;
 mod error;
 #[allow(
@@ -36,6 +37,7 @@ mod vocab;
 
 pub use backend::{Backend, BufferType, Device, DeviceKind};
 pub use batch::Batch;
+pub use chat::{ChatTemplate, PromptPart};
 pub use context::{Context, ContextOptions, ModelPart, PassOutputs, max_sequences};
 pub use error::{Allocation, LlamaError, LogTail, MissingMemory, ObserveError};
 pub use log::{set_log_sink, set_verbose};
@@ -45,7 +47,7 @@ pub use observer::{Observer, Observers, activity};
 pub use placement::{KvOverride, KvValue, LoadMode, Numa, Placement, SplitMode};
 pub use settings::{CacheType, ContextSettings, FlashAttention};
 pub use synthetic::{BlankTensor, Fill};
-pub use vocab::{Token, Vocab};
+pub use vocab::{SpecialToken, Token, Tokenizer, Vocab};
 
 /// Size of the buffers that take the text of an exception.
 const ERROR_BYTES: usize = 1024;

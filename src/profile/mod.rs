@@ -3,6 +3,8 @@
 #[cfg(feature = "llama")]
 mod mtp_pass;
 #[cfg(feature = "llama")]
+mod outline;
+#[cfg(feature = "llama")]
 mod pass;
 #[cfg(feature = "llama")]
 mod routing;
@@ -12,6 +14,8 @@ mod trace_pass;
 #[cfg(feature = "llama")]
 mod trace_recorder;
 
+#[cfg(feature = "llama")]
+pub use outline::{Outline, OutlineCorpus, outline};
 #[cfg(feature = "llama")]
 pub use pass::{Circumstances, Profile, ProfileError, ProfileOptions, profile};
 #[cfg(feature = "llama")]

@@ -8,7 +8,9 @@ use crate::progress::Progress;
 use crate::trace::{
     Batch, Phase, Row, TraceError, TraceLayer, TraceMeta, TraceRun, TraceWriter, TracedCorpus, TracedModel,
 };
-use crate::windows::{Cut, NoPass, PassConfig, PassError, PassNeeds, Runner, Window, WindowOptions, Windows};
+use crate::windows::{
+    Cut, NoPass, PassConfig, PassError, PassNeeds, Runner, TokenizeError, Window, WindowOptions, Windows,
+};
 use std::path::Path;
 use thiserror::Error;
 
@@ -45,6 +47,9 @@ pub enum RecordError {
     /// The model cannot be run for its routing.
     #[error(transparent)]
     NoPass(#[from] NoPass),
+    /// A text did not become tokens.
+    #[error(transparent)]
+    Text(#[from] TokenizeError),
     /// No token in all the texts.
     #[error("the texts have no tokens: there is nothing to record")]
     NoTokens,
@@ -76,6 +81,7 @@ impl RecordError {
         matches!(
             self,
             RecordError::Llama(LlamaError::Interrupted)
+                | RecordError::Text(TokenizeError::Interrupted)
                 | RecordError::Window { error: PassError { error: LlamaError::Interrupted, .. }, .. }
         )
     }
@@ -192,17 +198,18 @@ fn sessions(
     model: &Model,
     corpora: &[CorpusText],
     options: &TraceOptions,
-) -> Result<Vec<Session>, LlamaError> {
+) -> Result<Vec<Session>, TokenizeError> {
     let mut sessions = Vec::new();
     for (corpus, texts) in corpora.iter().enumerate() {
         let mut limit = options.chunks.map_or(usize::MAX, |chunks| chunks as usize);
-        let mut add = |text: Text| -> Result<(), LlamaError> {
+        let mut add = |text: Text| -> Result<(), TokenizeError> {
             let one = CorpusText { name: texts.name.clone(), texts: vec![text] };
             let cut = Cut {
                 n_tokens: options.windows.ctx_size.max(1) as usize,
                 limit,
                 parse_special: options.parse_special,
                 answer: false,
+                interrupt: options.windows.settings.interrupt,
             };
             let windows = Windows::cut(model.vocab(), std::slice::from_ref(&one), cut)?.corpora.remove(0);
             limit -= windows.len();

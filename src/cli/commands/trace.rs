@@ -54,6 +54,9 @@ pub struct TraceArgs {
     /// Render chats with this template, a file or the text itself, instead of the model's own
     #[arg(long, value_name = "FILE|JINJA")]
     pub chat_template: Option<String>,
+    /// Leave out chats that cannot be read or rendered
+    #[arg(long)]
+    pub skip_bad: bool,
     #[command(flatten)]
     pub llama: LlamaFlags,
 }
@@ -80,6 +83,7 @@ pub fn trace(args: &TraceArgs, console: Console) -> Result<(), Failure> {
         by_role: true,
         generate: args.generate,
         chat_template: args.chat_template.clone(),
+        skip_bad: args.skip_bad,
         lm_head: false,
     };
     let corpora = texts.read_any(&model, console)?;
@@ -139,7 +143,9 @@ fn record_failure(error: RecordError) -> Failure {
     match error {
         error if error.is_interrupt() => Failure::Interrupted,
         RecordError::Trace(TraceError::Write(error)) => output_failure(error),
-        error @ (RecordError::NoTokens | RecordError::NoPass(_)) => Failure::input(error),
+        error @ (RecordError::NoTokens | RecordError::Text(_) | RecordError::NoPass(_)) => {
+            Failure::input(error)
+        }
         error => Failure::running(error),
     }
 }
