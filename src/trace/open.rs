@@ -55,7 +55,7 @@ pub fn open(path: &Path) -> Result<OpenTrace, TraceError> {
         b"ARROW1" => return Err(not_a_trace("an Arrow file, and a trace is an Arrow stream")),
         bytes if ArrowReader::begins(bytes) => Form::Arrow(ArrowReader::open(path, file, found.len())?),
         [b'{', ..] => Form::Jsonl(TextReader::open(path)?),
-        [b'a'..=b'z' | b'A'..=b'Z' | b'"', ..] => Form::Csv(TextReader::open(path)?),
+        [b'a'..=b'z' | b'"', ..] => Form::Csv(TextReader::open(path)?),
         _ => return Err(not_a_trace("it begins neither as an Arrow stream, nor as JSONL, nor as CSV")),
     }))
 }

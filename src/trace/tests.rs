@@ -108,7 +108,7 @@ fn open_names_what_is_not_a_trace() {
     for (bytes, part) in [
         (&b""[..], "it is empty"),
         (b"ARROW1\0\0", "an Arrow file, and a trace is an Arrow stream"),
-        (b"GGUF\x03\0\0\0", "\"GGUF"),
+        (b"GGUF\x03\0\0\0", "begins neither"),
         (b"\xff\xff\xff\xff\x10\0", "ends within its header"),
         (b"\0\0", "begins neither"),
         (b"{\"schema\":\"moeslice.trace/9\"}\n", "moeslice.trace/9"),

@@ -16,9 +16,12 @@ mod mtp;
 #[cfg(feature = "llama")]
 mod profile;
 mod prune;
+mod replay;
 #[cfg(feature = "llama")]
 mod run;
 #[cfg(feature = "llama")]
 mod supervise;
 mod support;
+#[cfg(feature = "llama")]
+mod trace;
 mod verify;
