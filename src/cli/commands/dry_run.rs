@@ -1,13 +1,13 @@
 //! `moeslice profile --dry-run` and `--show-text`: what would run, and what the model would read.
 
-use super::profile::{ProfileArgs, failure, options};
 use crate::cli::console::{Console, print, print_json};
 use crate::cli::failure::Failure;
+use crate::cli::flags::llama::LlamaFlags;
 use crate::corpus::{Content, CorpusText};
 use crate::llama::{Backend, Model, Placement};
 use crate::moe::MoeModel;
-use crate::profile::{Outline, outline};
-use crate::progress::{Interrupt, Silent};
+use crate::profile::{Outline, ProfileOptions, outline};
+use crate::progress::Silent;
 use crate::report::plain;
 use crate::units::ByteCount;
 use clap::Args;
@@ -62,18 +62,20 @@ struct DeviceRow {
 
 /// Prints what a profile would run. Of the model, the vocabulary alone is loaded.
 pub fn dry_run(
-    args: &ProfileArgs,
     model: &MoeModel,
     corpora: &[CorpusText],
-    (console, interrupt): (Console, Interrupt),
+    flags: &LlamaFlags,
+    options: &ProfileOptions,
+    look: LookFlags,
+    console: Console,
 ) -> Result<(), Failure> {
     let backend = Backend::start().map_err(Failure::running)?;
-    let (_, names) = args.llama.placement(backend, console)?;
+    let (_, names) = flags.placement(backend, console)?;
     let vocabulary = Placement { devices: Some(Vec::new()), vocab_only: true, ..Placement::default() };
     let first = model.files().next().unwrap_or(model.path());
+    let interrupt = options.windows.settings.interrupt;
     let loaded = Model::load(backend, first, &vocabulary, &mut Silent, interrupt).map_err(Failure::input)?;
-    let options = options(&args.texts, &args.llama, args.mtp, interrupt);
-    let found = outline(&loaded, &model.experts, corpora, &options).map_err(failure)?;
+    let found = outline(&loaded, &model.experts, corpora, options)?;
     let devices: Vec<DeviceRow> = backend
         .devices()
         .into_iter()
@@ -95,9 +97,9 @@ pub fn dry_run(
         })
         .collect();
     let model_bytes = model.file.total_bytes();
-    if args.look.json {
+    if look.json {
         return Ok(print_json(&serde_json::json!({
-            "rows": rows, "ctx_size": args.llama.ctx_size, "batches": batches, "batch_size": batch_size,
+            "rows": rows, "ctx_size": flags.ctx_size, "batches": batches, "batch_size": batch_size,
             "ubatch_size": ubatch_size, "answers": answers, "model_bytes": model_bytes, "devices": devices,
         }))?);
     }
@@ -108,9 +110,9 @@ pub fn dry_run(
     let mut text = plain(&["corpus", "files", "tokens", "windows"], &lines, 1);
     text.push_str(&format!(
         "\nwindows of {} tokens, in {batches} batches of up to {batch_size} tokens, {ubatch_size} computed at once\n",
-        args.llama.ctx_size
+        flags.ctx_size
     ));
-    if let Some(most) = args.texts.generate {
+    if let Some(most) = options.generate {
         text.push_str(&format!("{answers} answers of up to {most} tokens\n"));
     }
     let devices: Vec<String> = devices

@@ -11,7 +11,7 @@ use crate::corpus::CorpusText;
 use crate::llama::Backend;
 use crate::moe::{LayerKind, MoeModel};
 use crate::plan::PlanError;
-use crate::profile::{self, ProfileError, ProfileOptions};
+use crate::profile::{self, ProfileOptions};
 use crate::progress::{Interrupt, Unit, stage};
 use crate::sys::catch_interrupts;
 use crate::usage::Usage;
@@ -58,7 +58,8 @@ pub fn profile(args: &ProfileArgs, console: Console) -> Result<(), Failure> {
     }
     let interrupt = catch_interrupts();
     if args.look.dry_run {
-        return dry_run::dry_run(args, &model, &corpora, (console, interrupt));
+        let options = options(&args.texts, &args.llama, args.mtp, interrupt);
+        return dry_run::dry_run(&model, &corpora, &args.llama, &options, args.look, console);
     }
     let usage = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
     let Some(output) = to_file else { return Ok(print(&usage.to_json())?) };
@@ -112,17 +113,6 @@ pub fn options(texts: &TextFlags, flags: &LlamaFlags, mtp: MtpFlag, interrupt: I
     }
 }
 
-/// What failed, as the command ends with it.
-pub fn failure(error: ProfileError) -> Failure {
-    match error {
-        error if error.is_interrupt() => Failure::Interrupted,
-        error @ (ProfileError::NoTokens { .. } | ProfileError::NoPass(_) | ProfileError::Text(_)) => {
-            Failure::input(error)
-        }
-        error => Failure::running(error),
-    }
-}
-
 /// Loads the model and profiles it with `corpora`.
 pub fn run_profile(
     model: &MoeModel,
@@ -146,8 +136,7 @@ pub fn run_profile(
     let options = options(texts, flags, mtp, interrupt);
     let profiled = stage(&mut *console.progress(), "profiling", Unit::Tokens, |progress| {
         profile::profile(&loaded, &model.experts, corpora, &options, progress)
-    });
-    let profiled = profiled.map_err(failure)?;
+    })?;
     say_what_was_profiled(&profiled, &devices, console);
     let circumstances = profile::Circumstances {
         llama_cpp: backend.version(),
