@@ -18,8 +18,8 @@ fn table(header: &[&str], rows: &[Vec<String>], left: usize) -> String {
 }
 
 /// Bytes a token.
-fn each(bytes: f64) -> String {
-    ByteCount(bytes.round() as u64).to_string()
+fn each(bytes: Option<f64>) -> String {
+    bytes.map_or("–".to_owned(), |bytes| ByteCount(bytes.round() as u64).to_string())
 }
 
 /// The result of a replay.
@@ -173,7 +173,8 @@ impl fmt::Display for WithFlags {
             ),
             Choice::HostLayers { n, .. } => format!("experts of {n} layers in host memory"),
             Choice::Cache { decode_hit_rate, .. } => {
-                format!("all in host memory, expert cache ({} hits in decode)", percent(*decode_hit_rate))
+                let hits = decode_hit_rate.map(|rate| format!(" ({} hits in decode)", percent(rate)));
+                format!("all in host memory, expert cache{}", hits.unwrap_or_default())
             }
         };
         let lines: Vec<Vec<String>> = (self.rows.iter())
@@ -183,7 +184,7 @@ impl fmt::Display for WithFlags {
                     ByteCount(row.device_bytes).to_string(),
                     each(row.prefill_bus_bytes),
                     each(row.decode_bus_bytes),
-                    each(row.decode_host_bytes),
+                    each(Some(row.decode_host_bytes)),
                     flags.clone(),
                 ]
             })

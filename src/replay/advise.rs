@@ -1,7 +1,7 @@
 //! What can be done with a model that does not fit: the choices that llama.cpp offers, with what each moves over the bus.
 
 use super::steps::Chunk;
-use super::{Capacity, ReplayError, ReplayOptions, RunSpec, Simulation, Steps};
+use super::{Capacity, PartResult, ReplayError, ReplayOptions, RunSpec, Simulation, Steps};
 use crate::cache::PolicyKind;
 use crate::progress::Interrupt;
 use crate::trace::{Batch, TraceMeta, TraceReader};
@@ -40,10 +40,10 @@ pub struct AdviceRow {
     pub choice: Choice,
     /// Bytes of experts on the device.
     pub device_bytes: u64,
-    /// Bytes of experts that cross the bus for each token that is read.
-    pub prefill_bus_bytes: f64,
+    /// Bytes of experts that cross the bus for each token that is read; none when the trace has no such tokens to tell.
+    pub prefill_bus_bytes: Option<f64>,
     /// The same for each token that is written.
-    pub decode_bus_bytes: f64,
+    pub decode_bus_bytes: Option<f64>,
     /// Bytes of experts that the processor reads from its own memory for each token that is written.
     pub decode_host_bytes: f64,
 }
@@ -77,8 +77,8 @@ pub enum Choice {
     Cache {
         /// Its size.
         mib: u64,
-        /// Hits a request, of tokens that are written.
-        decode_hit_rate: f64,
+        /// Hits a request, of tokens that are written; none when the trace has no such tokens.
+        decode_hit_rate: Option<f64>,
     },
 }
 
@@ -146,11 +146,15 @@ pub fn advise(
         rows.extend(needs.host_layers(&meta, budget));
         if let Some(cache) = cache {
             let result = cache.finish(None)?;
+            let known = |part: PartResult| (part.counts.tokens > 0).then_some(part);
             rows.push(AdviceRow {
-                choice: Choice::Cache { mib, decode_hit_rate: result.decode.hit_rate },
+                choice: Choice::Cache {
+                    mib,
+                    decode_hit_rate: known(result.decode).map(|part| part.hit_rate),
+                },
                 device_bytes: mib * MIB,
-                prefill_bus_bytes: result.prefill.bytes_per_token,
-                decode_bus_bytes: result.decode.bytes_per_token,
+                prefill_bus_bytes: known(result.prefill).map(|part| part.bytes_per_token),
+                decode_bus_bytes: known(result.decode).map(|part| part.bytes_per_token),
                 decode_host_bytes: 0.0,
             });
         }
@@ -164,8 +168,8 @@ impl AdviceRow {
         AdviceRow {
             choice,
             device_bytes,
-            prefill_bus_bytes: 0.0,
-            decode_bus_bytes: 0.0,
+            prefill_bus_bytes: Some(0.0),
+            decode_bus_bytes: Some(0.0),
             decode_host_bytes: 0.0,
         }
     }
@@ -177,7 +181,6 @@ struct Needs {
     n_layers: usize,
     prefill_tokens: u64,
     ubatch: usize,
-    seen_decode: bool,
     width: usize,
     used: Vec<usize>,
 }
@@ -190,7 +193,6 @@ impl Needs {
             n_layers: meta.layers.len(),
             prefill_tokens: 0,
             ubatch: 0,
-            seen_decode: false,
             width: meta.candidates as usize,
             used: meta.layers.iter().map(|layer| layer.n_expert_used as usize).collect(),
         }
@@ -203,7 +205,6 @@ impl Needs {
                 self.prefill_tokens += group.rows.len() as u64;
                 self.ubatch = self.ubatch.max(group.rows.len());
             }
-            self.seen_decode |= !prefill;
             for layer in 0..self.n_layers {
                 if prefill && group.rows.len() >= OFFLOAD_BATCH {
                     self.layers[layer].prefill_fetched +=
@@ -275,9 +276,9 @@ impl Needs {
         Some(AdviceRow {
             choice: Choice::HostLayers { n: n as u32, blocks },
             device_bytes,
-            prefill_bus_bytes: fetched as f64 / self.prefill_tokens.max(1) as f64,
-            decode_bus_bytes: 0.0,
-            decode_host_bytes: if self.seen_decode { host as f64 } else { 0.0 },
+            prefill_bus_bytes: (self.prefill_tokens > 0).then(|| fetched as f64 / self.prefill_tokens as f64),
+            decode_bus_bytes: Some(0.0),
+            decode_host_bytes: host as f64,
         })
     }
 }

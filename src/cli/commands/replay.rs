@@ -9,7 +9,7 @@ use crate::progress::{Interrupt, Unit};
 use crate::replay::{self, CacheAware, Capacity, DeltaReading, Guard, PrefetchPlace, PrefetchPlan};
 use crate::replay::{ReplayError, ReplayOptions, RunSpec, TransferModel};
 use crate::sys::catch_interrupts;
-use crate::trace::{self, OpenTrace, TraceReader};
+use crate::trace::{self, OpenTrace, TraceMeta, TraceReader};
 use crate::units::parse_bytes;
 use clap::Args;
 use std::path::PathBuf;
@@ -106,7 +106,7 @@ pub fn replay(args: &ReplayArgs, console: Console) -> Result<(), Failure> {
     if args.advise {
         return advise(args, &mut trace, model.as_ref(), (console, interrupt));
     }
-    let specs = specs(args)?;
+    let specs = without_unequal(specs(args)?, args, trace.meta(), console);
     let mut said = Vec::new();
     for spec in &specs {
         if let Some(guard) = Guard::of(spec, trace.meta()).filter(|guard| !said.contains(guard)) {
@@ -170,6 +170,26 @@ fn specs(args: &ReplayArgs) -> Result<Vec<RunSpec>, Failure> {
         }
     }
     Ok(specs)
+}
+
+/// Leaves an optimum out where it cannot be told, unless it is all that was asked for.
+fn without_unequal(
+    mut specs: Vec<RunSpec>,
+    args: &ReplayArgs,
+    meta: &TraceMeta,
+    console: Console,
+) -> Vec<RunSpec> {
+    let mut sizes = meta.layers.iter().map(|layer| layer.bytes_per_expert());
+    let first = sizes.next();
+    if args.policy.iter().all(|policy| policy.is_optimum()) || sizes.all(|size| Some(size) == first) {
+        return specs;
+    }
+    let before = specs.len();
+    specs.retain(|spec| !(spec.policy.is_optimum() && matches!(spec.capacity, Capacity::Bytes(_))));
+    if specs.len() < before {
+        console.remark("experts differ in size between the layers: the optimum of --memory cannot be told, and is left out");
+    }
+    specs
 }
 
 fn advise(
