@@ -5,6 +5,7 @@ use crate::corpus::{ChatError, CorpusError};
 use crate::moe::KeptError;
 use crate::plan::{PlanError, PlanFault, PlanFileError};
 use crate::progress::Interrupted;
+use crate::replay::ReplayError;
 use crate::score::ScoreError;
 use crate::slice::VerifyError;
 use crate::sys::FileError;
@@ -120,6 +121,9 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
     if let Some(UsageError::Gguf { .. }) = error.downcast_ref() {
         return Some("`plan` and `prune --usage` take it so");
     }
+    if let Some(error) = error.downcast_ref::<ReplayError>() {
+        return replay_hint(error);
+    }
     if let Some(FileError::Exists { .. }) = error.downcast_ref() {
         return Some("--force replaces it");
     }
@@ -127,6 +131,17 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
         return Some("--plan takes it");
     }
     None
+}
+
+fn replay_hint(error: &ReplayError) -> Option<&'static str> {
+    match error {
+        ReplayError::NoBytes => Some("-m MODEL takes them from the model"),
+        ReplayError::TooShort { .. } => {
+            Some("--warmup shortens it, --carry lets the sessions share the cache")
+        }
+        ReplayError::OptimumAware { .. } => Some("leave it to --lambda 0"),
+        _ => None,
+    }
 }
 
 fn plan_hint(error: &PlanError) -> Option<&'static str> {

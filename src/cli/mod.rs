@@ -5,14 +5,15 @@ mod console;
 mod failure;
 mod flags;
 mod output_files;
+mod replay_tables;
 #[cfg(feature = "llama")]
 mod supervised;
 
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 #[cfg(feature = "llama")]
-use commands::{bench, devices, profile, run};
-use commands::{completions, inspect, man, merge, plan, prune, report, verify};
+use commands::{bench, devices, profile, run, trace};
+use commands::{completions, inspect, man, merge, plan, prune, replay, report, verify};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
@@ -53,6 +54,11 @@ enum Command {
     Prune(Box<prune::PruneArgs>),
     /// Check that a pruned model is a true cut of its base
     Verify(verify::VerifyArgs),
+    /// Record which experts each token goes to, and which came close, for `replay`
+    #[cfg(feature = "llama")]
+    Trace(Box<trace::TraceArgs>),
+    /// Replay recorded routing through caches of experts: hits, misses, bytes
+    Replay(Box<replay::ReplayArgs>),
     /// Show the experts of a model file: tensors, bytes, routing, possible K
     Inspect(inspect::InspectArgs),
     /// Measure how fast models process prompts and generate, side by side
@@ -119,6 +125,9 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Plan(args) => plan::plan(args, console),
         Command::Prune(args) => prune::prune(args, console),
         Command::Verify(args) => verify::verify(args, console),
+        #[cfg(feature = "llama")]
+        Command::Trace(args) => trace::trace(args, console),
+        Command::Replay(args) => replay::replay(args, console),
         Command::Inspect(args) => inspect::inspect(args),
         #[cfg(feature = "llama")]
         Command::Bench(args) => bench::bench(args, console),

@@ -54,8 +54,15 @@ pub enum ScoreData {
 const REMARKS: usize = 10;
 
 impl TextFlags {
-    /// Reads the texts.
+    /// Reads the texts, and refuses flags that speak of chats where there are none.
     pub fn read(&self, model: &MoeModel, console: Console) -> Result<Vec<CorpusText>, Failure> {
+        let corpora = self.read_any(model, console)?;
+        self.check_chats(&corpora)?;
+        Ok(corpora)
+    }
+
+    /// Reads the texts.
+    pub fn read_any(&self, model: &MoeModel, console: Console) -> Result<Vec<CorpusText>, Failure> {
         let mut remarks = 0;
         let mut say = |text: String| {
             remarks += 1;
@@ -67,9 +74,7 @@ impl TextFlags {
         if remarks > REMARKS {
             console.remark(&format!("… and {} more like these", remarks - REMARKS));
         }
-        let corpora = corpora.map_err(Failure::input)?;
-        self.check_chats(&corpora)?;
-        Ok(corpora)
+        corpora.map_err(Failure::input)
     }
 
     /// How chats are read: with the template that was given, or else the model's.
