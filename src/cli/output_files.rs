@@ -52,7 +52,7 @@ impl OutputFiles {
 
 /// Writes a small output, whole or not at all.
 pub fn write_small(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
-    sys::write_atomic(path, bytes, force).map_err(output_failure)
+    sys::write_atomic(path, bytes, force).map(drop).map_err(output_failure)
 }
 
 /// An output that is in the way, or no place for a file, is a matter of the arguments; all else failed while running.
