@@ -6,6 +6,7 @@ use crate::moe::KeptError;
 use crate::plan::{PlanError, PlanFault, PlanFileError};
 use crate::progress::Interrupted;
 use crate::score::ScoreError;
+use crate::slice::SliceError;
 use crate::sys::FileError;
 use crate::usage::UsageError;
 use std::fmt::Display;
@@ -21,8 +22,6 @@ pub enum Failure {
     Input(anyhow::Error),
     /// Ctrl-C (130), before anything was written.
     Interrupted,
-    /// Ctrl-C (130), when the output was already written and only its check was missing.
-    InterruptedCheck,
     /// Whoever read our output has closed it: no failure (0).
     ClosedPipe,
 }
@@ -51,10 +50,6 @@ impl Failure {
             Failure::Input(error) => (3, error),
             Failure::Interrupted => {
                 say("interrupted, nothing was written");
-                return 130;
-            }
-            Failure::InterruptedCheck => {
-                say("interrupted; the output is written, and was not compared with its source");
                 return 130;
             }
             Failure::ClosedPipe => return 0,
@@ -96,8 +91,14 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
     if let Some(UsageError::Gguf { .. }) = error.downcast_ref() {
         return Some("`plan` and `prune --usage` take it so");
     }
-    if let Some(FileError::Exists { .. }) = error.downcast_ref() {
-        return Some("--force replaces it");
+    let file = match error.downcast_ref() {
+        Some(SliceError::File(file)) => Some(file),
+        _ => error.downcast_ref(),
+    };
+    match file {
+        Some(FileError::Exists { .. }) => return Some("--force replaces it"),
+        Some(FileError::TooLarge { .. }) => return Some("--shards 2GiB writes several smaller files"),
+        _ => {}
     }
     None
 }
