@@ -7,7 +7,7 @@ use crate::plan::{PlanError, PlanFault, PlanFileError};
 use crate::progress::Interrupted;
 use crate::replay::ReplayError;
 use crate::score::ScoreError;
-use crate::slice::VerifyError;
+use crate::slice::{SliceError, VerifyError};
 use crate::sys::FileError;
 use crate::usage::UsageError;
 use std::fmt::Display;
@@ -29,8 +29,6 @@ pub enum Failure {
     /// Ctrl-C (130), when the usage file of this path was already written, and the model was not.
     #[cfg(feature = "llama")]
     InterruptedCut(PathBuf),
-    /// Ctrl-C (130), when the output was already written and only its check was missing.
-    InterruptedCheck,
     /// Whoever read our output has closed it: no failure (0).
     ClosedPipe,
 }
@@ -78,10 +76,6 @@ impl Failure {
                 ));
                 return 130;
             }
-            Failure::InterruptedCheck => {
-                say("interrupted; the output is written, and was not compared with its source");
-                return 130;
-            }
             Failure::ClosedPipe => return 0,
         };
         say(&format!("error: {}", with_hint(error)));
@@ -124,8 +118,14 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<ReplayError>() {
         return replay_hint(error);
     }
-    if let Some(FileError::Exists { .. }) = error.downcast_ref() {
-        return Some("--force replaces it");
+    let file = match error.downcast_ref() {
+        Some(SliceError::File(file)) => Some(file),
+        _ => error.downcast_ref(),
+    };
+    match file {
+        Some(FileError::Exists { .. }) => return Some("--force replaces it"),
+        Some(FileError::TooLarge { .. }) => return Some("--shards 2GiB writes several smaller files"),
+        _ => {}
     }
     if let Some(VerifyError::NoIdMap { .. }) = error.downcast_ref() {
         return Some("--plan takes it");
@@ -209,7 +209,6 @@ mod tests {
         assert!(
             matches!(Failure::Interrupted.after_usage(usage()), Failure::InterruptedCut(path) if path == usage())
         );
-        assert!(matches!(Failure::InterruptedCheck.after_usage(usage()), Failure::InterruptedCheck));
     }
 
     #[test]

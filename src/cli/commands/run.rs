@@ -47,7 +47,7 @@ pub fn run(args: &RunArgs, console: Console) -> Result<(), Failure> {
     }
     // All that can be refused is refused before the model is loaded.
     let selection = args.choose.selection();
-    let k = selection.check_early(&model, &args.keep)?;
+    let k = selection.check_early(&model, &args.keep, console)?;
     let mut outputs = OutputFiles::default();
     args.cut.check(&model, k, &mut outputs)?;
     outputs.add_small(&usage_out, args.cut.force)?;
@@ -62,11 +62,11 @@ pub fn run(args: &RunArgs, console: Console) -> Result<(), Failure> {
 
     let interrupt = catch_interrupts();
     let usage = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
-    write_small(&usage_out, usage.to_json().as_bytes(), args.cut.force)?;
+    write_small(&usage_out, usage.to_json().as_bytes(), args.cut.force, console)?;
     console.remark(&format!("wrote {}", usage_out.display()));
 
     let plan = selection.plan(&model, &usage, &args.keep, args.cut.shards)?;
     let coverages = plan::coverage(&usage, &plan.keep);
-    let report = args.cut.cut(&model, &plan, coverages.as_ref(), console, interrupt);
-    report.map_err(|failure| failure.after_usage(usage_out))?.print(args.cut.json, console)
+    let report = args.cut.cut(&model, (&plan, coverages.as_ref()), &[&usage_out], console, interrupt);
+    report.map_err(|failure| failure.after_usage(usage_out.clone()))?.print(args.cut.json, console)
 }

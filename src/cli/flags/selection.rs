@@ -98,8 +98,13 @@ impl Selection {
         model.cut_bytes(k, &model.provenance(self.score.name(), target, corpora), shards)
     }
 
-    /// What can be refused before a profile. Gives K where it is known.
-    pub fn check_early(&self, model: &MoeModel, keep: &KeepTarget) -> Result<Option<u32>, Failure> {
+    /// What can be refused before a profile. Gives K where it is known, and says so when it is more than was asked for.
+    pub fn check_early(
+        &self,
+        model: &MoeModel,
+        keep: &KeepTarget,
+        console: Console,
+    ) -> Result<Option<u32>, Failure> {
         let mtp = model.experts.mtp_that_runs();
         let counted = |layer: &ExpertLayer| layer.kind != LayerKind::Mtp || mtp == Some(layer.layer);
         let of_model = |error: PlanError| {
@@ -113,12 +118,17 @@ impl Selection {
             plan::largest_fitting(model.chosen(), limit, &size)
                 .map_err(|error| Failure::Input(of_model(error)))?;
         }
-        plan::check_early(model.chosen(), keep, &self.pins, counted).map_err(|error| match error {
-            error @ (PlanError::PinLayer { .. } | PlanError::PinId { .. }) => {
-                Failure::Arguments(error.into())
-            }
-            error => Failure::Input(of_model(error)),
-        })
+        let k =
+            plan::check_early(model.chosen(), keep, &self.pins, counted).map_err(|error| match error {
+                error @ (PlanError::PinLayer { .. } | PlanError::PinId { .. }) => {
+                    Failure::Arguments(error.into())
+                }
+                error => Failure::Input(of_model(error)),
+            })?;
+        if let Some(text) = k.and_then(|k| keep.rounding(model.chosen(), k)) {
+            console.remark(&format!("--keep {text}"));
+        }
+        Ok(k)
     }
 
     /// What can be refused once the corpora are known, and before they are profiled.
