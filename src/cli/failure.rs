@@ -17,6 +17,8 @@ pub enum Failure {
     Input(anyhow::Error),
     /// Ctrl-C (130), before anything was written.
     Interrupted,
+    /// Ctrl-C (130), when a part of the work is done and kept.
+    Stopped(String),
     /// Ctrl-C (130), when the output was already written and only its check was missing.
     InterruptedCheck,
     /// Whoever read our output has closed it: no failure (0).
@@ -47,6 +49,10 @@ impl Failure {
             Failure::Input(error) => (3, error),
             Failure::Interrupted => {
                 say("interrupted, nothing was written");
+                return 130;
+            }
+            Failure::Stopped(what) => {
+                say(what);
                 return 130;
             }
             Failure::InterruptedCheck => {

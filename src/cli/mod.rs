@@ -8,7 +8,7 @@ mod output_files;
 
 use clap::{Parser, Subcommand};
 #[cfg(feature = "llama")]
-use commands::{devices, profile, run};
+use commands::{devices, eval, profile, run};
 use commands::{inspect, merge, plan, prune, report, verify};
 use console::Console;
 use failure::Failure;
@@ -51,6 +51,9 @@ enum Command {
     Verify(verify::VerifyArgs),
     /// Show the experts of a model file: tensors, bytes, routing, possible K
     Inspect(inspect::InspectArgs),
+    /// Measure what a model is worth on texts: alone, beside its base, or as if it had been cut
+    #[cfg(feature = "llama")]
+    Eval(Box<eval::EvalArgs>),
     /// List what llama.cpp can run on here
     #[cfg(feature = "llama")]
     Devices {
@@ -95,6 +98,8 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Prune(args) => prune::prune(args, console),
         Command::Verify(args) => verify::verify(args, console),
         Command::Inspect(args) => inspect::inspect(args),
+        #[cfg(feature = "llama")]
+        Command::Eval(args) => eval::eval(args, console),
         #[cfg(feature = "llama")]
         Command::Devices { json } => devices::devices(*json),
     }

@@ -97,6 +97,7 @@ impl CorpusText {
             name: name.to_owned(),
             files: self.texts.iter().map(|text| text.file.clone()).collect(),
             tokens,
+            held_out: None,
         }
     }
 

@@ -2,6 +2,7 @@
 //!
 //! Schema `moeslice.usage/1`. The same model, texts and settings give the same bytes but for `run`.
 
+use super::HeldOut;
 use crate::moe::Identity;
 use serde::{Deserialize, Serialize};
 use sha2::{Digest, Sha256};
@@ -94,6 +95,9 @@ pub struct Corpus {
     pub files: Vec<CorpusFile>,
     /// Tokens that were profiled.
     pub tokens: u64,
+    /// Windows that were left out of the counts, so that a cut can be measured on them; absent when all were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<HeldOut>,
 }
 
 /// One text file of a corpus.

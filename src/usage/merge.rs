@@ -173,6 +173,8 @@ fn join_corpora<'a>(corpora: impl Iterator<Item = &'a Corpus>) -> Vec<Corpus> {
                 same.files.extend(corpus.files.iter().cloned());
                 // Tokens bound what the layers count, and those sums are checked.
                 same.tokens = same.tokens.saturating_add(corpus.tokens);
+                // The places of the windows are those of the files that each usage read.
+                same.held_out = None;
             }
             None => joined.push(corpus.clone()),
         }

@@ -5,6 +5,7 @@
 
 mod check;
 mod file;
+mod held_out;
 pub mod imatrix;
 mod merge;
 mod open;
@@ -17,5 +18,6 @@ pub use file::{
     Corpus, CorpusFile, ExpertSums, LayerUsage, ModelMatch, ProfiledModel, Run, USAGE_SCHEMA, Usage,
     UsageError,
 };
+pub use held_out::HeldOut;
 pub use merge::{MergeError, Merged, merge};
 pub use open::{OpenError, open};

@@ -60,6 +60,7 @@ pub(crate) fn usage(n_expert_used: u32, corpora: &[(&str, u64)], layers: &[(u32,
                     sha256: format!("hash-{name}"),
                 }],
                 tokens: *tokens,
+                held_out: None,
             })
             .collect(),
         layers,

@@ -2,6 +2,8 @@
 
 #[cfg(feature = "llama")]
 pub mod devices;
+#[cfg(feature = "llama")]
+pub mod eval;
 pub mod inspect;
 pub mod merge;
 pub mod plan;

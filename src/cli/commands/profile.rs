@@ -2,19 +2,17 @@
 
 use crate::cli::console::{Console, print};
 use crate::cli::failure::Failure;
-use crate::cli::flags::llama::LlamaFlags;
+use crate::cli::flags::llama::{LlamaFlags, Loaded};
 use crate::cli::flags::mtp::{Mtp, MtpFlag};
 use crate::cli::flags::texts::TextFlags;
 use crate::cli::output_files::{OutputFiles, write_small};
 use crate::corpus::CorpusText;
-use crate::llama::Backend;
 use crate::moe::{LayerKind, MoeModel};
 use crate::plan::PlanError;
 use crate::profile::{self, ProfileOptions};
 use crate::progress::{Interrupt, Unit, stage};
 use crate::sys::catch_interrupts;
 use crate::usage::Usage;
-use crate::windows::WindowOptions;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -92,26 +90,10 @@ pub fn run_profile(
     mtp: MtpFlag,
     (console, interrupt): (Console, Interrupt),
 ) -> Result<Usage, Failure> {
-    let backend = Backend::start().map_err(Failure::running)?;
-    let (mut placement, devices) = flags.placement(backend, console)?;
-    placement.mtp = mtp.runs_block() && model.experts.mtp_that_runs().is_some();
-    let first = model.files().next().unwrap_or(model.path());
-    let loaded = flags.load(backend, first, &placement, console, interrupt)?;
-    if flags.ctx_size > loaded.n_ctx_train() {
-        let (asked, trained) = (flags.ctx_size, loaded.n_ctx_train());
-        console.remark(&format!(
-            "windows of {asked} tokens (-c) are longer than the {trained} that the model was trained on"
-        ));
-    }
+    let runs_mtp = mtp.runs_block() && model.experts.mtp_that_runs().is_some();
+    let Loaded { backend, devices, model: loaded } = flags.start(model, runs_mtp, console, interrupt)?;
     let options = ProfileOptions {
-        windows: WindowOptions {
-            ctx_size: flags.ctx_size,
-            batch_size: flags.batch_size,
-            ubatch_size: flags.ubatch_size,
-            threads: flags.threads(),
-            flash_attention: flags.flash_attention(),
-            interrupt,
-        },
+        windows: flags.windows(interrupt),
         chunks: texts.chunks,
         weights: texts.collects_weights(),
         parse_special: texts.parse_special,

@@ -4,7 +4,9 @@
 use crate::cli::console::Console;
 use crate::cli::failure::Failure;
 use crate::llama::{Backend, Device, FlashAttention, LlamaError, Model, Placement};
+use crate::moe::MoeModel;
 use crate::progress::{Interrupt, Unit, stage};
+use crate::windows::WindowOptions;
 use clap::Args;
 use std::path::Path;
 
@@ -45,6 +47,16 @@ pub struct LlamaFlags {
     /// Read the weights instead of mapping the file
     #[arg(long)]
     pub no_mmap: bool,
+}
+
+/// A loaded model, and what it runs on.
+pub struct Loaded {
+    /// llama.cpp.
+    pub backend: &'static Backend,
+    /// The devices that compute.
+    pub devices: Vec<String>,
+    /// The model.
+    pub model: Model,
 }
 
 /// The words that llama.cpp takes for a switch (`is_truthy` and `is_falsey` in its `common/arg.cpp`).
@@ -149,6 +161,40 @@ impl LlamaFlags {
             overrides.push((format!(r"blk\.{layer}\.{experts}"), cpu.clone()));
         }
         Ok(overrides)
+    }
+
+    /// Starts llama.cpp and loads the model of these files; with `mtp`, its blocks of multi-token prediction too.
+    pub fn start(
+        &self,
+        model: &MoeModel,
+        mtp: bool,
+        console: Console,
+        interrupt: Interrupt,
+    ) -> Result<Loaded, Failure> {
+        let backend = Backend::start().map_err(Failure::running)?;
+        let (mut placement, devices) = self.placement(backend, console)?;
+        placement.mtp = mtp;
+        let first = model.files().next().unwrap_or(model.path());
+        let loaded = self.load(backend, first, &placement, console, interrupt)?;
+        if self.ctx_size > loaded.n_ctx_train() {
+            let (asked, trained) = (self.ctx_size, loaded.n_ctx_train());
+            console.remark(&format!(
+                "windows of {asked} tokens (-c) are longer than the {trained} that the model was trained on"
+            ));
+        }
+        Ok(Loaded { backend, devices, model: loaded })
+    }
+
+    /// Sizes and settings of a pass over windows.
+    pub fn windows(&self, interrupt: Interrupt) -> WindowOptions {
+        WindowOptions {
+            ctx_size: self.ctx_size,
+            batch_size: self.batch_size,
+            ubatch_size: self.ubatch_size,
+            threads: self.threads(),
+            flash_attention: self.flash_attention(),
+            interrupt,
+        }
     }
 
     /// Loads the model, with a progress bar.
