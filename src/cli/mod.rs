@@ -5,11 +5,13 @@ mod console;
 mod failure;
 mod flags;
 mod output_files;
+#[cfg(feature = "llama")]
+mod supervised;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use commands::{completions, inspect, man, merge, plan, prune, report, verify};
 #[cfg(feature = "llama")]
 use commands::{devices, eval, profile, run};
-use commands::{inspect, merge, plan, prune, report, verify};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
@@ -18,7 +20,8 @@ use std::ffi::OsString;
 #[derive(Parser, Debug)]
 #[command(name = "moeslice", version, about, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed while running, 2 wrong arguments, 3 the input is not usable, 130 interrupted."
+    after_help = "Exit codes: 0 done, 1 failed while running, 2 wrong arguments, 3 the input is not usable, \
+                  4 the device stopped answering, 130 interrupted."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -61,11 +64,16 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Print a script that lets a shell complete commands and flags
+    Completions(completions::CompletionsArgs),
+    /// Print the manual page
+    Man,
 }
 
 /// Runs the program with `arguments`, the first being its name; gives the exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let cli = match Cli::try_parse_from(long_flags(arguments)) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match Cli::try_parse_from(long_flags(arguments.iter().cloned())) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             console::say(&one_line(&error.render().to_string()));
@@ -78,7 +86,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     #[cfg(feature = "llama")]
-    crate::llama::set_verbose(cli.verbose);
+    {
+        crate::llama::set_verbose(cli.verbose);
+        match supervised::role(&cli) {
+            supervised::Role::Alone => {}
+            supervised::Role::Child(parent) => supervised::begin(parent),
+            supervised::Role::Parent(limit) => {
+                return supervised::watch(&arguments, limit, Console { quiet: cli.quiet });
+            }
+        }
+    }
     match dispatch(&cli) {
         Ok(()) => 0,
         Err(failure) => failure.report(),
@@ -102,6 +119,8 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Eval(args) => eval::eval(args, console),
         #[cfg(feature = "llama")]
         Command::Devices { json } => devices::devices(*json),
+        Command::Completions(args) => completions::completions(args, Cli::command()),
+        Command::Man => man::man(Cli::command()),
     }
 }
 

@@ -19,6 +19,7 @@ impl fmt::Display for LogTail {
 
 /// A failure of llama.cpp, or of an observer that rode on it.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum LlamaError {
     /// A path or text that C cannot take.
     #[error("{what} holds a NUL byte, which llama.cpp cannot take")]
@@ -110,6 +111,7 @@ pub enum LlamaError {
 
 /// A failure inside an observer; it ends the pass.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ObserveError {
     /// A node is not laid out as the observer expects.
     #[error("node {node} of the graph is not as expected: {what}")]

@@ -35,10 +35,10 @@ pub use backend::{Backend, Device, DeviceKind};
 pub use batch::Batch;
 pub use context::{Context, ContextOptions, FlashAttention, ModelPart, PassOutputs, max_sequences};
 pub use error::{LlamaError, LogTail, ObserveError};
-pub use log::set_verbose;
+pub use log::{set_log_sink, set_verbose};
 pub use model::{Model, Placement};
 pub use node::{Node, Site};
-pub use observer::{Observer, Observers};
+pub use observer::{Observer, Observers, activity};
 pub use synthetic::{BlankTensor, Fill};
 pub use vocab::{Token, Vocab};
 

@@ -19,6 +19,7 @@ pub trait WindowObserver: Observer {
 /// A pass that ended before its last window.
 #[derive(Debug, Error)]
 #[error("after {done} of {total} tokens: {error}")]
+#[non_exhaustive]
 pub struct PassError {
     /// Tokens computed.
     pub done: u64,

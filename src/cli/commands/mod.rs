@@ -1,10 +1,12 @@
 //! One file a command: its arguments, and what it does.
 
+pub mod completions;
 #[cfg(feature = "llama")]
 pub mod devices;
 #[cfg(feature = "llama")]
 pub mod eval;
 pub mod inspect;
+pub mod man;
 pub mod merge;
 pub mod plan;
 #[cfg(feature = "llama")]

@@ -10,6 +10,10 @@ use crate::windows::WindowOptions;
 use clap::Args;
 use std::path::Path;
 
+/// Seconds without any progress after which the device is taken to hang: compiling the shaders of a large model on a
+/// slow machine takes minutes, and nothing else does.
+pub const STALL_TIMEOUT: u64 = 600;
+
 /// How llama.cpp runs the model.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Running the model")]
@@ -32,18 +36,21 @@ pub struct LlamaFlags {
     /// Devices to run on, separated by commas; "none" for the processor alone (-dev)
     #[arg(long, value_name = "DEV,…", value_delimiter = ',', env = "LLAMA_ARG_DEVICE")]
     pub device: Vec<String>,
-    /// KeepTarget tensors whose name matches PATTERN in the memory of DEV (-ot)
+    /// Keep tensors whose name matches PATTERN in the memory of DEV (-ot)
     #[arg(long, value_name = "PATTERN=DEV,…", value_delimiter = ',', env = "LLAMA_ARG_OVERRIDE_TENSOR")]
     pub override_tensor: Vec<String>,
-    /// KeepTarget all experts in the processor's memory (-cmoe)
+    /// Keep all experts in the processor's memory (-cmoe)
     #[arg(long, env = "LLAMA_ARG_CPU_MOE", value_parser = switch)]
     pub cpu_moe: bool,
-    /// KeepTarget the experts of the first N layers in the processor's memory (-ncmoe)
+    /// Keep the experts of the first N layers in the processor's memory (-ncmoe)
     #[arg(long, value_name = "N", env = "LLAMA_ARG_N_CPU_MOE", value_parser = clap::value_parser!(u32).range(0..=4096))]
     pub n_cpu_moe: Option<u32>,
     /// Fused attention (-fa)
     #[arg(long, value_name = "on|off|auto", default_value = "auto", env = "LLAMA_ARG_FLASH_ATTN", value_parser = flash_attention, allow_hyphen_values = true)]
     pub flash_attn: FlashAttention,
+    /// Give up when nothing has gone on for so many seconds; 0 waits without limit
+    #[arg(long, value_name = "SECONDS", default_value_t = STALL_TIMEOUT)]
+    pub stall_timeout: u64,
     /// Read the weights instead of mapping the file
     #[arg(long)]
     pub no_mmap: bool,
@@ -206,7 +213,7 @@ impl LlamaFlags {
         console: Console,
         interrupt: Interrupt,
     ) -> Result<Model, Failure> {
-        let model = stage(&mut console.progress(), "loading", Unit::Percent, |progress| {
+        let model = stage(&mut *console.progress(), "loading", Unit::Percent, |progress| {
             Model::load(backend, path, placement, progress, interrupt)
         });
         model.map_err(|error| match error {

@@ -91,7 +91,7 @@ impl<'a> Session<'a> {
             return self.noise_of(&mut what_if, evaluation);
         }
         let mut scorer = self.scorer()?;
-        let losses = stage(&mut self.console.progress(), "measuring", Unit::Tokens, |progress| {
+        let losses = stage(&mut *self.console.progress(), "measuring", Unit::Tokens, |progress| {
             evaluate::measure(&mut scorer, &self.corpora, None, &mut Unobserved, progress)
         });
         evaluation.rows.push(self.row(&losses.map_err(eval_failure)?, None)?);
@@ -107,7 +107,7 @@ impl<'a> Session<'a> {
         let bytes = StoredRows::bytes(scorer.n_vocab(), rows);
         let mut reference = if bytes <= room().min(base.file.total_bytes().max(1 << 30)) {
             let mut stored = StoredRows::new(scorer.n_vocab(), rows).map_err(eval_failure)?;
-            let kept = stage(&mut self.console.progress(), "base", Unit::Tokens, |progress| {
+            let kept = stage(&mut *self.console.progress(), "base", Unit::Tokens, |progress| {
                 evaluate::measure_and_keep(&mut scorer, &self.corpora, &mut stored, progress)
             });
             kept.map_err(eval_failure)?;
@@ -120,14 +120,14 @@ impl<'a> Session<'a> {
             let (other, options, against) = self.otherwise(noise, base)?;
             let model = other.as_ref().map_or(&loaded.model, |other| &other.model);
             let mut scorer = Scorer::new(model, &base.experts, &options).map_err(eval_failure)?;
-            let losses = stage(&mut self.console.progress(), "noise", Unit::Tokens, |progress| {
+            let losses = stage(&mut *self.console.progress(), "noise", Unit::Tokens, |progress| {
                 let reference = Some(&mut reference);
                 evaluate::measure(&mut scorer, &self.corpora, reference, &mut Unobserved, progress)
             });
             evaluation.noise = self.noise_row(&losses.map_err(eval_failure)?, against);
         }
         let mut scorer = self.scorer()?;
-        let losses = stage(&mut self.console.progress(), "measuring", Unit::Tokens, |progress| {
+        let losses = stage(&mut *self.console.progress(), "measuring", Unit::Tokens, |progress| {
             let reference = Some(&mut reference);
             evaluate::measure(&mut scorer, &self.corpora, reference, &mut Unobserved, progress)
         });
@@ -151,7 +151,7 @@ impl<'a> Session<'a> {
         }
         for (at, candidate) in candidates.iter().enumerate() {
             let name = format!("{} of {}, K = {}", at + 1, candidates.len(), candidate.k);
-            let losses = stage(&mut self.console.progress(), &name, Unit::Tokens, |progress| {
+            let losses = stage(&mut *self.console.progress(), &name, Unit::Tokens, |progress| {
                 what_if.cut(&candidate.keep, &mut Unnamed(progress))
             });
             let row = self.row(&losses.map_err(eval_failure)?, Some(candidate))?;
@@ -163,7 +163,7 @@ impl<'a> Session<'a> {
 
     /// Measures the whole model, whose row comes first.
     fn whole(&self, evaluation: &mut Evaluation) -> Result<WhatIf<'_, '_>, Failure> {
-        let what_if = stage(&mut self.console.progress(), "whole model", Unit::Tokens, |progress| {
+        let what_if = stage(&mut *self.console.progress(), "whole model", Unit::Tokens, |progress| {
             let (model, experts) = (&self.loaded.model, self.model.chosen());
             WhatIf::new(model, experts, &self.options, &self.corpora, room(), progress)
         });
@@ -177,7 +177,7 @@ impl<'a> Session<'a> {
         let (other, options, against) = self.otherwise(noise, self.model)?;
         let model = other.as_ref().map_or(&self.loaded.model, |other| &other.model);
         let mut scorer = Scorer::new(model, &self.model.experts, &options).map_err(eval_failure)?;
-        let losses = stage(&mut self.console.progress(), "noise", Unit::Tokens, |progress| {
+        let losses = stage(&mut *self.console.progress(), "noise", Unit::Tokens, |progress| {
             what_if.beside(&mut scorer, &mut Unobserved, progress)
         });
         evaluation.noise = self.noise_row(&losses.map_err(eval_failure)?, against);
