@@ -4,7 +4,7 @@ use super::EvalError;
 use super::figures::{BaseLoss, Figures, TokenLoss};
 use super::reference::Reference;
 use super::softmax::{Normaliser, difference, for_rows};
-use crate::llama::{Batch, Context, LlamaError, Model, Node, ObserveError, Observer, Token};
+use crate::llama::{Batch, Context, ContextOptions, LlamaError, Model, Node, ObserveError, Observer, Token};
 use crate::moe::Experts;
 use crate::progress::{Interrupt, Progress};
 use crate::windows::{NoPass, PassConfig, PassNeeds, Window, WindowOptions};
@@ -100,7 +100,7 @@ impl<'m> Scorer<'m> {
     pub fn new(model: &'m Model, experts: &Experts, options: &WindowOptions) -> Result<Self, EvalError> {
         let needs = PassNeeds { logits: true, ..PassNeeds::default() };
         let config = PassConfig::new(model, experts, options, needs)?;
-        if config.encode {
+        if !config.causal {
             let reason = "it fills in masked tokens, so it has no perplexity".into();
             return Err(NoPass { architecture: experts.architecture.clone(), reason }.into());
         }
@@ -108,22 +108,20 @@ impl<'m> Scorer<'m> {
         let n_window = options.ctx_size.max(2);
         let window_bytes = u64::from(n_window / 2).saturating_mul(n_vocab as u64 * 4).max(1);
         let that_fit = u32::try_from(LOGIT_BYTES / window_bytes).unwrap_or(u32::MAX);
-        let n_seq = (options.batch_size / n_window).min(that_fit).clamp(1, crate::llama::max_sequences());
-        let n_batch = if n_seq == 1 { options.batch_size.min(n_window) } else { n_window * n_seq };
-        let context = crate::llama::ContextOptions {
-            n_ctx: n_window,
-            n_seq,
-            n_batch,
-            n_ubatch: options.ubatch_size.clamp(1, n_batch),
-            ..config.context
-        };
+        let limit = if model.is_recurrent() { 1 } else { that_fit.clamp(1, crate::llama::max_sequences()) };
+        let n_seq = (options.batch_size / n_window).clamp(1, limit);
+        let n_batch = if n_seq == 1 { options.batch_size.clamp(1, n_window) } else { n_window * n_seq };
+        let n_ubatch = if options.ubatch_size == 0 { n_batch } else { options.ubatch_size.min(n_batch) };
+        let unified = config.context.kv_unified;
+        let n_ctx = if unified { n_batch.max(n_window) } else { n_window };
+        let context = ContextOptions { n_ctx, n_seq, n_batch, n_ubatch, ..config.context };
         Ok(Scorer {
             context: Context::new(model, &context)?,
             batch: Batch::new(),
             n_batch: n_batch as usize,
             n_vocab,
-            threads: options.threads as usize,
-            interrupt: options.interrupt,
+            threads: options.settings.threads_batch as usize,
+            interrupt: options.settings.interrupt,
         })
     }
 
@@ -157,7 +155,7 @@ impl<'m> Scorer<'m> {
         observer: &mut dyn Observer,
         visit: &mut dyn FnMut(Rows<'_>, usize) -> Result<(), EvalError>,
     ) -> Result<(), EvalError> {
-        self.context.clear();
+        self.context.clear()?;
         let longest = group.iter().map(|window| window.tokens.len()).max().unwrap_or(0);
         let mut begin = 0;
         while begin < longest {
@@ -175,9 +173,9 @@ impl<'m> Scorer<'m> {
                 self.batch.push_with_outputs(sequence, begin as u32, tokens, outputs);
             }
             self.context.decode(&mut self.batch, observer)?;
-            let logits: Option<Vec<&[f32]>> =
-                places.into_iter().map(|place| self.context.logits(place)).collect();
-            let logits = logits.ok_or(EvalError::NoLogits)?;
+            let logits =
+                places.into_iter().map(|place| self.context.logits(place)?.ok_or(EvalError::NoLogits));
+            let logits: Vec<&[f32]> = logits.collect::<Result<_, EvalError>>()?;
             visit(Rows { logits, targets }, self.threads)?;
             begin += self.n_batch;
         }

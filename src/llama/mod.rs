@@ -23,22 +23,27 @@ mod ffi {
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 }
 mod log;
+mod memory;
 mod model;
 mod node;
 mod observer;
+mod placement;
+mod settings;
 mod synthetic;
 #[cfg(test)]
 mod type_table;
 mod vocab;
 
-pub use backend::{Backend, Device, DeviceKind};
+pub use backend::{Backend, BufferType, Device, DeviceKind};
 pub use batch::Batch;
-pub use context::{Context, ContextOptions, FlashAttention, ModelPart, PassOutputs, max_sequences};
-pub use error::{LlamaError, LogTail, ObserveError};
+pub use context::{Context, ContextOptions, ModelPart, PassOutputs, max_sequences};
+pub use error::{Allocation, LlamaError, LogTail, MissingMemory, ObserveError};
 pub use log::{set_log_sink, set_verbose};
-pub use model::{Model, Placement};
-pub use node::{Node, Site};
+pub use model::Model;
+pub use node::{Node, Site, SourceNode};
 pub use observer::{Observer, Observers, activity};
+pub use placement::{KvOverride, KvValue, LoadMode, Numa, Placement, SplitMode};
+pub use settings::{CacheType, ContextSettings, FlashAttention};
 pub use synthetic::{BlankTensor, Fill};
 pub use vocab::{Token, Vocab};
 

@@ -9,7 +9,7 @@ mod routing;
 mod tally;
 
 #[cfg(feature = "llama")]
-pub use pass::{Profile, ProfileError, ProfileOptions, profile};
+pub use pass::{Circumstances, Profile, ProfileError, ProfileOptions, profile};
 #[cfg(feature = "llama")]
-pub use routing::RoutingObserver;
+pub use routing::{RoutingObserver, Ubatches};
 pub use tally::{BadSelection, LayerShape, Tally, TallyError};

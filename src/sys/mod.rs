@@ -12,12 +12,16 @@ compile_error!(
 mod atomic_file;
 mod bounded;
 mod copy;
+#[cfg(feature = "llama")]
+mod environment;
 mod error;
 mod file_id;
 mod folder;
 mod interrupt;
 mod journal;
 mod leftovers;
+#[cfg(feature = "llama")]
+mod machine;
 mod page_cache;
 mod process;
 mod rename;
@@ -27,11 +31,15 @@ mod staging;
 pub use atomic_file::{AtomicFile, check_target, commit_all, write_atomic};
 pub use bounded::read_bounded;
 pub use copy::{Copier, CopyError};
+#[cfg(feature = "llama")]
+pub use environment::{exit_at_once, remove_empty_variables, set_unset_variable};
 pub use error::FileError;
 pub use file_id::FileId;
 pub use folder::{folder_of, name_of};
 pub use interrupt::{catch_interrupts, interrupts, leave_repeated_interrupts};
 pub use leftovers::{Leftovers, remove_leftovers};
+#[cfg(feature = "llama")]
+pub use machine::{available_memory, usable_cores};
 pub use page_cache::{advise_once, advise_soon, begin_writing};
 pub use process::{ProcessState, ask_to_end, end_with_parent, process_state, signal_name, waits_in};
 pub use space::{check_room, free_bytes};

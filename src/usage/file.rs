@@ -62,7 +62,7 @@ pub struct ProfiledModel {
 }
 
 /// How a usage file came to be.
-#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
 pub struct Run {
@@ -77,12 +77,25 @@ pub struct Run {
     /// The devices that the model ran on.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub devices: Vec<String>,
+    /// Variables of the environment that moeslice set for these devices, as `NAME=VALUE`.
+    #[serde(default, skip_serializing_if = "Vec::is_empty")]
+    pub variables: Vec<String>,
     /// Tokens of a window.
     pub ctx_size: u32,
-    /// Tokens handed to llama.cpp at once.
+    /// Tokens handed to llama.cpp at once, at most.
     pub batch_size: u32,
-    /// Tokens computed at once.
+    /// Tokens computed at once, at most.
     pub ubatch_size: u32,
+    /// Whether the windows of a batch shared one store of keys and values, so that tokens of several were computed at
+    /// once.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub kv_unified: Option<bool>,
+    /// How many times the model was computed.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub ubatches: Option<u64>,
+    /// Tokens of the largest of these.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub largest_ubatch: Option<u32>,
     /// Seconds from the first to the last window, loading not included.
     pub wall_seconds: f64,
     /// The runs whose usages were merged into this one; the figures above are then those of the first, and

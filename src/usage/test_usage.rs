@@ -49,6 +49,7 @@ pub(crate) fn usage(n_expert_used: u32, corpora: &[(&str, u64)], layers: &[(u32,
             ubatch_size: 512,
             wall_seconds: 1.5,
             merged_from: vec![],
+            ..Run::default()
         },
         corpora: corpora
             .iter()

@@ -8,6 +8,6 @@ mod config;
 mod cut;
 mod runner;
 
-pub use config::{NoPass, PassConfig, PassNeeds, WindowOptions};
+pub use config::{KvUnified, NoPass, PassConfig, PassNeeds, WindowOptions};
 pub use cut::{CorpusPart, Cut, Window, Windows};
-pub use runner::{PassError, Runner, WindowObserver};
+pub use runner::{Computed, PassError, Piece, Runner, WindowObserver};

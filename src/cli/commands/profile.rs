@@ -115,7 +115,13 @@ pub fn run_profile(
         error => Failure::running(error),
     })?;
     say_what_was_profiled(&profiled, &devices, console);
-    Ok(profiled.into_usage(model.path(), &model.identity, backend.version(), devices, flags.ctx_size))
+    let circumstances = profile::Circumstances {
+        llama_cpp: backend.version(),
+        devices,
+        variables: backend.variables(),
+        ctx_size: flags.ctx_size,
+    };
+    profiled.into_usage(model.path(), &model.identity, circumstances).map_err(Failure::running)
 }
 
 fn say_what_was_profiled(profiled: &profile::Profile, devices: &[String], console: Console) {

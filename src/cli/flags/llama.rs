@@ -3,10 +3,13 @@
 
 use crate::cli::console::Console;
 use crate::cli::failure::Failure;
-use crate::llama::{Backend, Device, FlashAttention, LlamaError, Model, Placement};
+use crate::llama::{
+    Backend, BufferType, ContextSettings, Device, FlashAttention, LlamaError, LoadMode, Model, Placement,
+};
 use crate::moe::MoeModel;
 use crate::progress::{Interrupt, Unit, stage};
-use crate::windows::WindowOptions;
+use crate::sys::usable_cores;
+use crate::windows::{KvUnified, WindowOptions};
 use clap::Args;
 use std::path::Path;
 
@@ -56,16 +59,6 @@ pub struct LlamaFlags {
     pub no_mmap: bool,
 }
 
-/// A loaded model, and what it runs on.
-pub struct Loaded {
-    /// llama.cpp.
-    pub backend: &'static Backend,
-    /// The devices that compute.
-    pub devices: Vec<String>,
-    /// The model.
-    pub model: Model,
-}
-
 /// The words that llama.cpp takes for a switch (`is_truthy` and `is_falsey` in its `common/arg.cpp`).
 fn switch(text: &str) -> Result<bool, String> {
     match text {
@@ -91,15 +84,31 @@ fn gpu_layers(text: &str) -> Result<i32, String> {
     }
 }
 
+/// A loaded model, and what it runs on.
+pub struct Loaded {
+    /// llama.cpp.
+    pub backend: &'static Backend,
+    /// The devices that compute.
+    pub devices: Vec<String>,
+    /// The model.
+    pub model: Model,
+}
+
 impl LlamaFlags {
     /// Threads on the processor.
     pub fn threads(&self) -> u32 {
-        self.threads.unwrap_or_else(|| u32::try_from(num_cpus::get_physical()).unwrap_or(1).clamp(1, 512))
+        self.threads.unwrap_or_else(|| usable_cores().min(512))
     }
 
-    /// Fused attention, as the contexts take it.
-    pub fn flash_attention(&self) -> FlashAttention {
-        self.flash_attn
+    /// What contexts are made with.
+    pub fn settings(&self, interrupt: Interrupt) -> ContextSettings {
+        ContextSettings {
+            threads: self.threads(),
+            threads_batch: self.threads(),
+            flash_attention: self.flash_attn,
+            interrupt,
+            ..ContextSettings::default()
+        }
     }
 
     /// Where the model goes, and the names of the devices that will compute. Fails on a device that does not exist.
@@ -143,29 +152,29 @@ impl LlamaFlags {
             devices: chosen,
             gpu_layers: self.gpu_layers,
             overrides: self.overrides(backend, &cpu)?,
-            mmap: self.no_mmap.then_some(false),
-            mtp: false,
+            load_mode: if self.no_mmap { LoadMode::None } else { LoadMode::Auto },
+            ..Placement::default()
         };
         let names = if gpus.is_empty() || self.gpu_layers == 0 { vec![cpu.name] } else { gpus };
         Ok((placement, names))
     }
 
-    fn overrides(&self, backend: &Backend, cpu: &Device) -> Result<Vec<(String, Device)>, Failure> {
+    fn overrides(&self, backend: &Backend, cpu: &Device) -> Result<Vec<(String, BufferType)>, Failure> {
         let mut overrides = Vec::new();
         for text in &self.override_tensor {
             let (pattern, name) = text.rsplit_once('=').ok_or_else(|| {
                 Failure::arguments(format!("--override-tensor {text:?}: expected PATTERN=DEVICE"))
             })?;
             let device = backend.devices_named(&[name.to_owned()]).map_err(Failure::arguments)?.remove(0);
-            overrides.push((pattern.to_owned(), device));
+            overrides.push((pattern.to_owned(), device.buffer_type()));
         }
         // Any tensor with experts in it, as llama.cpp's flags of the same names mean it.
         let experts = r"ffn_(up|down|gate|gate_up)_(ch|)exps";
         if self.cpu_moe {
-            overrides.push((format!(r"\.{experts}"), cpu.clone()));
+            overrides.push((format!(r"\.{experts}"), cpu.buffer_type()));
         }
         for layer in 0..self.n_cpu_moe.unwrap_or(0) {
-            overrides.push((format!(r"blk\.{layer}\.{experts}"), cpu.clone()));
+            overrides.push((format!(r"blk\.{layer}\.{experts}"), cpu.buffer_type()));
         }
         Ok(overrides)
     }
@@ -198,9 +207,8 @@ impl LlamaFlags {
             ctx_size: self.ctx_size,
             batch_size: self.batch_size,
             ubatch_size: self.ubatch_size,
-            threads: self.threads(),
-            flash_attention: self.flash_attention(),
-            interrupt,
+            kv_unified: KvUnified::Auto,
+            settings: self.settings(interrupt),
         }
     }
 

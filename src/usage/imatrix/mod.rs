@@ -139,6 +139,7 @@ impl CountsReader<'_> {
             ubatch_size: 0,
             wall_seconds: 0.0,
             merged_from: vec![],
+            ..Run::default()
         }
     }
 
