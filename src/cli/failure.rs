@@ -115,6 +115,9 @@ fn plan_hint(error: &PlanError) -> Option<&'static str> {
         PlanError::Score(ScoreError::NoWeights { .. }) => {
             Some("profile with --score-data weights, or take --score frequency")
         }
+        PlanError::Score(ScoreError::NoActivations { .. }) => {
+            Some("profile with --score-data full, or take --score weight")
+        }
         _ => None,
     }
 }

@@ -1,6 +1,7 @@
 //! What a cut costs, before anything is written and after: perplexity, the divergence from the base, and the same of
 //! models that run as if they had been cut.
 
+mod bound;
 mod document;
 #[cfg(feature = "llama")]
 mod error;
@@ -19,6 +20,7 @@ mod texts;
 #[cfg(feature = "llama")]
 mod what_if;
 
+pub use bound::{WithinBound, smallest_within};
 pub use document::{EVAL_SCHEMA, EvalRow, EvalRun, EvaluatedCorpus, Evaluation, Knee, Noise, Seen};
 pub use figures::{BaseLoss, Figures, KlFigures, Mean, TokenLoss};
 pub use pair::{NotOfOneModel, check_base};

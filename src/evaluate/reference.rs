@@ -3,8 +3,8 @@
 use super::EvalError;
 use super::figures::TokenLoss;
 use super::scorer::{Rows, Scorer, Unobserved};
-use super::softmax::{Normaliser, for_rows};
-use crate::windows::Window;
+use super::softmax::Normaliser;
+use crate::windows::{Window, for_rows};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
 

@@ -3,11 +3,11 @@
 use super::EvalError;
 use super::figures::{BaseLoss, Figures, TokenLoss};
 use super::reference::Reference;
-use super::softmax::{Normaliser, difference, for_rows};
+use super::softmax::{Normaliser, difference};
 use crate::llama::{Batch, Context, ContextOptions, LlamaError, Model, Node, ObserveError, Observer, Token};
 use crate::moe::Experts;
 use crate::progress::{Interrupt, Progress};
-use crate::windows::{NoPass, PassConfig, PassNeeds, Window, WindowOptions};
+use crate::windows::{NoPass, PassConfig, PassNeeds, Window, WindowOptions, for_rows};
 use std::ops::Range;
 
 /// The logits of a batch take at most so many bytes, unless one window needs more than that.

@@ -1,7 +1,5 @@
 //! Log-softmax over a vocabulary, for many tokens at once: straight from the logits, on all threads, no copy of them.
 
-use std::thread;
-
 /// Log-probabilities below this one count as this one: e^-80 is nothing beside 1.
 const FLOOR: f32 = -80.0;
 /// Terms that are added as F32 before they go into an F64 sum.
@@ -130,28 +128,6 @@ fn exp(x: f32) -> f32 {
     p * f32::from_bits(power)
 }
 
-/// Computes `row` for each of `n` rows on `threads` threads; the results are in the order of the rows.
-pub fn for_rows<T: Send>(n: usize, threads: usize, row: impl Fn(usize) -> T + Sync) -> Vec<T> {
-    let share = n.div_ceil(threads.max(1)).max(1);
-    if share >= n {
-        return (0..n).map(row).collect();
-    }
-    let row = &row;
-    thread::scope(|scope| {
-        let parts: Vec<_> = (0..n)
-            .step_by(share)
-            .map(|begin| {
-                let rows = begin..(begin + share).min(n);
-                scope.spawn(move || rows.map(row).collect::<Vec<T>>())
-            })
-            .collect();
-        parts
-            .into_iter()
-            .flat_map(|part| part.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic)))
-            .collect()
-    })
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -217,16 +193,5 @@ mod tests {
             assert!(Normaliser::of(&row).is_some(), "a token that cannot come is no fault");
         }
         assert_eq!(Normaliser::of(&[]), None);
-    }
-
-    #[test]
-    fn rows_keep_their_order_on_any_number_of_threads() {
-        for threads in [1, 2, 3, 7, 100] {
-            assert_eq!(
-                for_rows(10, threads, |row| row * row),
-                (0..10).map(|row| row * row).collect::<Vec<_>>()
-            );
-        }
-        assert!(for_rows(0, 4, |row| row).is_empty());
     }
 }

@@ -54,6 +54,9 @@ impl FromStr for KeepTarget {
 
     fn from_str(text: &str) -> Result<Self, KeepTargetError> {
         let fail = |why| KeepTargetError { text: text.into(), why };
+        if text.starts_with("kl:") {
+            return Err(fail("a bound on the KL divergence has to be measured, which `run` does"));
+        }
         if let Some(rest) = text.strip_prefix("coverage:") {
             let (share, each) = match rest.split_once('@') {
                 None => (rest, false),

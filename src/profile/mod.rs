@@ -3,6 +3,8 @@
 #[cfg(feature = "llama")]
 mod mtp_pass;
 #[cfg(feature = "llama")]
+mod norms;
+#[cfg(feature = "llama")]
 mod pass;
 #[cfg(feature = "llama")]
 mod routing;

@@ -1,6 +1,7 @@
 //! The profile pass: every window of every corpus through the model, routing observed.
 
 use super::mtp_pass::MtpPass;
+use super::norms::NormsObserver;
 use super::routing::{RoutingObserver, Ubatches};
 use super::tally::{LayerShape, Tally, TallyError};
 use crate::corpus::CorpusText;
@@ -9,8 +10,8 @@ use crate::moe::{ExpertLayer, Experts, Identity, LayerKind};
 use crate::progress::Progress;
 use crate::usage::{Corpus, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage, check_not_all_equal};
 use crate::windows::{
-    Computed, Cut, NoPass, PassConfig, PassError, PassNeeds, Runner, Window, WindowObserver, WindowOptions,
-    Windows,
+    Computed, CorpusPart, Cut, NoPass, PassConfig, PassError, PassNeeds, Runner, Window, WindowObserver,
+    WindowOptions, Windows,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,6 +27,10 @@ pub struct ProfileOptions {
     pub chunks: Option<u32>,
     /// Whether gate weights are summed as well.
     pub weights: bool,
+    /// Whether the norms of the experts' outputs are summed as well.
+    pub activations: bool,
+    /// Leaves one window of so many out of the counts, so that a cut can be measured on those.
+    pub hold_out: Option<u32>,
     /// Whether special tokens inside the texts are recognised.
     pub parse_special: bool,
     /// Lets the model answer each conversation with this many tokens at most, which are counted apart.
@@ -139,7 +144,8 @@ pub fn profile(
         logits: options.lm_head || answer_tokens > 0,
         states: mtp.is_some(),
         // A batch holds tokens that count for several parts.
-        in_order: corpora.iter().flat_map(CorpusText::chats).any(|chat| !chat.spans.is_empty()),
+        in_order: options.activations
+            || corpora.iter().flat_map(CorpusText::chats).any(|chat| !chat.spans.is_empty()),
         room: answer_tokens,
     };
     let config = PassConfig::new(model, experts, &options.windows, needs)?;
@@ -150,7 +156,8 @@ pub fn profile(
         parse_special: options.parse_special,
         answer: options.generate.is_some(),
     };
-    let windows = Windows::cut(model.vocab(), corpora, cut)?;
+    let mut windows = Windows::cut(model.vocab(), corpora, cut)?;
+    let held_out = windows.hold_out(options.hold_out);
     if let Some((corpus, _)) = corpora.iter().zip(&windows.corpora).find(|(_, windows)| windows.is_empty()) {
         return Err(ProfileError::NoTokens { corpus: corpus.name.clone() });
     }
@@ -165,7 +172,11 @@ pub fn profile(
         answer_tokens,
         runner: Runner::new(model, &config, total, progress)?,
         counting: Counting {
-            routing: if config.headless { routing.stopping_early() } else { routing },
+            routing: if config.headless && !options.activations { routing.stopping_early() } else { routing },
+            norms: options.activations.then(|| {
+                let threads = options.windows.settings.threads_batch as usize;
+                NormsObserver::new(&shapes, windows.parts.len(), &experts.architecture, threads)
+            }),
             mtp: mtp
                 .map(|_| MtpPass::new(model, &config.context, &mut mtp_tally, options.weights))
                 .transpose()?,
@@ -177,6 +188,8 @@ pub fn profile(
     }
     let wall = begin.elapsed();
     let ubatches = pass.counting.routing.ubatches();
+    let norms = pass.counting.norms.take().map(NormsObserver::finish).transpose();
+    let mut norms = norms.map_err(LlamaError::from)?.unwrap_or_default();
     drop(pass);
     shapes.extend(mtp_shapes);
 
@@ -194,7 +207,10 @@ pub fn profile(
         remarks.push(format!("{}: not a single token was generated, so there is no such corpus", part.name));
     }
     let mut layers = Vec::new();
-    for (layer, parts) in tally.finish()?.into_iter().chain(mtp_tally.finish()?) {
+    for (layer, mut parts) in tally.finish()?.into_iter().chain(mtp_tally.finish()?) {
+        for (sums, activation) in parts.iter_mut().zip(norms.remove(&layer).into_iter().flatten()) {
+            sums.activation = Some(activation);
+        }
         let shape = shapes[&layer];
         let counted = windows.parts.iter().zip(parts).zip(&tokens).filter(|(_, tokens)| **tokens > 0);
         let apart = counted.map(|((part, sums), _)| (part.name.clone(), sums)).collect();
@@ -209,7 +225,10 @@ pub fn profile(
     }
     let corpora = (0..tokens.len())
         .filter(counted)
-        .map(|at| corpora[windows.parts[at].corpus].entry(&windows.parts[at].name, tokens[at]))
+        .map(|at| {
+            let CorpusPart { corpus, name } = &windows.parts[at];
+            Corpus { held_out: held_out[*corpus], ..corpora[*corpus].entry(name, tokens[at]) }
+        })
         .collect();
     Ok(Profile {
         corpora,
@@ -233,6 +252,7 @@ fn shapes(experts: &Experts, wanted: impl Fn(&ExpertLayer) -> bool) -> BTreeMap<
 /// What watches the pass: the counts of the trunk, and the block of multi-token prediction behind it.
 struct Counting<'p> {
     routing: RoutingObserver<'p>,
+    norms: Option<NormsObserver>,
     mtp: Option<MtpPass<'p, 'p>>,
 }
 
@@ -249,11 +269,23 @@ impl Counting<'_> {
 
 impl Observer for Counting<'_> {
     fn wants(&mut self, node: &Node<'_>) -> bool {
-        self.routing.wants(node)
+        let norms = self.norms.as_mut().is_some_and(|norms| norms.wants(node));
+        self.routing.wants(node) || norms
     }
 
     fn observe(&mut self, node: &mut Node<'_>) -> Result<(), ObserveError> {
-        self.routing.observe(node)
+        if self.routing.wants(node) {
+            self.routing.observe(node)?;
+        }
+        match &mut self.norms {
+            Some(norms) => {
+                if norms.wants(node) {
+                    norms.observe(node)?;
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     fn is_done(&self) -> bool {
@@ -263,6 +295,9 @@ impl Observer for Counting<'_> {
 
 impl WindowObserver for Counting<'_> {
     fn begin_batch(&mut self, parts: &[u32]) -> Result<(), ObserveError> {
+        if let Some(norms) = &mut self.norms {
+            norms.begin_batch(parts)?;
+        }
         self.routing.begin_batch(parts)
     }
 

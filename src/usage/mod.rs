@@ -3,6 +3,7 @@
 //! [`Usage`] is the file, schema `moeslice.usage/1`. [`merge()`] joins usages of one model, [`imatrix`] takes one from the
 //! counts of `llama-imatrix`, and [`open()`] reads either for a model at hand.
 
+mod activation;
 mod check;
 mod file;
 mod held_out;
@@ -12,6 +13,7 @@ mod open;
 #[cfg(test)]
 pub(crate) mod test_usage;
 
+pub use activation::ActivationSums;
 pub use check::{AllEqual, check_not_all_equal};
 pub use file::{
     Corpus, CorpusFile, ExpertSums, LayerUsage, ModelMatch, ProfiledModel, Run, USAGE_SCHEMA, Usage,

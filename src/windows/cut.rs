@@ -2,6 +2,7 @@
 
 use crate::corpus::{Content, CorpusText, GENERATED, RenderedChat};
 use crate::llama::{LlamaError, Token, Vocab};
+use crate::usage::HeldOut;
 
 /// How texts become windows.
 #[derive(Clone, Copy, Debug)]
@@ -59,6 +60,20 @@ impl Windows {
             windows.cut_corpus(vocab, corpus, cut)?;
         }
         Ok(windows)
+    }
+
+    /// Takes one window of so many out of each corpus; says which, for each corpus.
+    pub fn hold_out(&mut self, every: Option<u32>) -> Vec<Option<HeldOut>> {
+        let take = |windows: &mut Vec<Window>| {
+            let held_out = HeldOut { every: every?, of: windows.len() as u64 };
+            let mut at = 0;
+            windows.retain(|_| {
+                at += 1;
+                !held_out.holds(at - 1)
+            });
+            Some(held_out)
+        };
+        self.corpora.iter_mut().map(take).collect()
     }
 
     /// Tokens in all windows.

@@ -6,8 +6,10 @@
 
 mod config;
 mod cut;
+mod rows;
 mod runner;
 
 pub use config::{KvUnified, NoPass, PassConfig, PassNeeds, WindowOptions};
 pub use cut::{CorpusPart, Cut, Window, Windows};
+pub(crate) use rows::for_rows;
 pub use runner::{Computed, PassError, Piece, Runner, WindowObserver};

@@ -16,3 +16,5 @@ pub mod report;
 #[cfg(feature = "llama")]
 pub mod run;
 pub mod verify;
+#[cfg(feature = "llama")]
+mod within;

@@ -49,7 +49,7 @@ pub fn profile(args: &ProfileArgs, console: Console) -> Result<(), Failure> {
         outputs.check_inputs(model.files().chain(args.texts.inputs(&corpora)))?;
     }
     let interrupt = catch_interrupts();
-    let usage = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
+    let (usage, _) = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
     if to_stdout {
         return Ok(print(&usage.to_json())?);
     }
@@ -92,20 +92,23 @@ pub fn run_profile(
     flags: &LlamaFlags,
     mtp: MtpFlag,
     (console, interrupt): (Console, Interrupt),
-) -> Result<Usage, Failure> {
+) -> Result<(Usage, Loaded), Failure> {
     let runs_mtp = mtp.runs_block() && model.experts.mtp_that_runs().is_some();
-    let Loaded { backend, devices, model: loaded } = flags.start(model, runs_mtp, console, interrupt)?;
+    let loaded = flags.start(model, runs_mtp, console, interrupt)?;
+    let (backend, devices) = (loaded.backend, loaded.devices.clone());
     let options = ProfileOptions {
         windows: flags.windows(interrupt),
         chunks: texts.chunks,
         weights: texts.collects_weights(),
+        activations: texts.collects_activations(),
+        hold_out: texts.hold_out(),
         parse_special: texts.parse_special,
         generate: texts.generate,
         lm_head: texts.lm_head,
         mtp: mtp.runs_block(),
     };
     let profiled = stage(&mut *console.progress(), "profiling", Unit::Tokens, |progress| {
-        profile::profile(&loaded, &model.experts, corpora, &options, progress)
+        profile::profile(&loaded.model, &model.experts, corpora, &options, progress)
     });
     let profiled = profiled.map_err(|error| match error {
         error if error.is_interrupt() => Failure::Interrupted,
@@ -121,7 +124,9 @@ pub fn run_profile(
         variables: backend.variables(),
         ctx_size: flags.ctx_size,
     };
-    profiled.into_usage(model.path(), &model.identity, circumstances).map_err(Failure::running)
+    let usage =
+        profiled.into_usage(model.path(), &model.identity, circumstances).map_err(Failure::running)?;
+    Ok((usage, loaded))
 }
 
 fn say_what_was_profiled(profiled: &profile::Profile, devices: &[String], console: Console) {

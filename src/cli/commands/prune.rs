@@ -79,6 +79,7 @@ pub fn prune(args: &PruneArgs, console: Console) -> Result<(), Failure> {
     let selection = args.choose.selection();
     selection.check_early(&model, keep)?;
     let usage = open_usage(path, &model, console)?;
+    let selection = selection.resolved(&usage)?;
     let plan = selection.plan(&model, &usage, keep, args.cut.shards)?;
     let interrupt = args.check_outputs(path)?;
     let coverages = plan::coverage(&usage, &plan.keep);

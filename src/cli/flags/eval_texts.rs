@@ -60,6 +60,7 @@ impl EvalTextFlags {
             files: self.files.iter().chain(&self.other).cloned().collect(),
             chunks: self.chunks,
             score_data: ScoreData::Counts,
+            holdout: None,
             parse_special: self.parse_special,
             by_role: false,
             generate: None,

@@ -3,6 +3,8 @@
 #[cfg(feature = "llama")]
 pub mod eval_texts;
 #[cfg(feature = "llama")]
+pub mod keep;
+#[cfg(feature = "llama")]
 pub mod llama;
 pub mod mtp;
 pub mod output;

@@ -244,7 +244,7 @@ impl CountsReader<'_> {
         if count.iter().any(|&count| count > n_tokens) {
             return Err(fail(sum));
         }
-        Ok(ExpertSums { n_tokens, count, weight: None })
+        Ok(ExpertSums { n_tokens, count, weight: None, activation: None })
     }
 }
 

@@ -3,10 +3,10 @@
 use super::EvalArgs;
 use crate::cli::console::Console;
 use crate::cli::failure::Failure;
-use crate::cli::flags::selection::{corpus_lines, open_usage};
+use crate::cli::flags::selection::{SelectionFlags, corpus_lines, open_usage};
 use crate::moe::{KeptExperts, MoeModel, ShardPolicy};
-use crate::plan::{self, Coverage, Pins, Plan, PlanSource, Planner};
-use crate::score::{Blend, Score};
+use crate::plan::{self, Coverage, Plan, PlanSource};
+use crate::score::Score;
 use crate::usage::Usage;
 
 /// A cut that is tried.
@@ -39,7 +39,7 @@ pub fn of(args: &EvalArgs, model: &MoeModel, console: Console) -> Result<Candida
     if let Some(path) = &args.usage {
         let usage = open_usage(path, model, console)?;
         let scores: Vec<Score> = if args.score.is_empty() {
-            vec![Score::default()]
+            vec![Score::best_of(&usage)]
         } else {
             args.score.iter().map(|name| name.parse().map_err(Failure::input)).collect::<Result<_, _>>()?
         };
@@ -76,14 +76,15 @@ pub fn of(args: &EvalArgs, model: &MoeModel, console: Console) -> Result<Candida
 }
 
 fn ranked(args: &EvalArgs, model: &MoeModel, usage: &Usage, score: Score) -> Result<Vec<Candidate>, Failure> {
-    let blend = args.blend.clone().unwrap_or(Blend::Tokens);
-    let pins: Pins = args.always_keep.clone().unwrap_or_default();
-    let planner = Planner::new(usage, model.chosen(), score, &blend, &pins).map_err(Failure::input)?;
-    let size = |k: u32| {
-        let corpora = corpus_lines(usage.corpora.iter().map(|one| (one.name.as_str(), one.sha256())));
-        let provenance = model.provenance(score.name(), &k.to_string(), corpora);
-        Ok(model.cut_bytes(k, &provenance, ShardPolicy::Keep)?)
+    let flags = SelectionFlags {
+        score: Some(score),
+        always_keep: args.always_keep.clone(),
+        protect_super: args.protect_super,
+        blend: args.blend.clone(),
     };
+    let selection = flags.selection().resolved(usage)?;
+    let planner = selection.planner(model, usage)?;
+    let size = |k: u32| Ok(selection.file_bytes(model, usage, &k.to_string(), k, ShardPolicy::Keep)?);
     let source = PlanSource::new(model.path(), &model.identity);
     let mut found: Vec<Candidate> = Vec::new();
     for keep in &args.keep {

@@ -3,6 +3,8 @@
 mod candidates;
 mod session;
 
+pub(super) use session::{eval_failure, room};
+
 use crate::cli::console::{Console, print, print_json};
 use crate::cli::failure::Failure;
 use crate::cli::flags::eval_texts::EvalTextFlags;
@@ -41,6 +43,9 @@ pub struct EvalArgs {
     /// Experts that stay whatever their score
     #[arg(long, value_name = "LAYER:ID,…", requires = "usage")]
     pub always_keep: Option<Pins>,
+    /// Keep super experts whatever their score
+    #[arg(long, requires = "usage")]
+    pub protect_super: bool,
     /// Share of each corpus in the ranking, such as dev=0.5,pm=0.5
     #[arg(long, value_name = "NAME=SHARE,…", requires = "usage")]
     pub blend: Option<Blend>,
