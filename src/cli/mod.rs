@@ -11,7 +11,7 @@ mod supervised;
 use clap::{CommandFactory, Parser, Subcommand};
 use commands::{completions, inspect, man, merge, plan, prune, report, verify};
 #[cfg(feature = "llama")]
-use commands::{devices, eval, profile, run};
+use commands::{devices, eval, profile, refine, run};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
@@ -57,6 +57,9 @@ enum Command {
     /// Measure what a model is worth on texts: alone, beside its base, or as if it had been cut
     #[cfg(feature = "llama")]
     Eval(Box<eval::EvalArgs>),
+    /// Make a plan better by trial: exchange experts next to the cut, and keep what helps
+    #[cfg(feature = "llama")]
+    Refine(Box<refine::RefineArgs>),
     /// List what llama.cpp can run on here
     #[cfg(feature = "llama")]
     Devices {
@@ -117,6 +120,8 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Inspect(args) => inspect::inspect(args),
         #[cfg(feature = "llama")]
         Command::Eval(args) => eval::eval(args, console),
+        #[cfg(feature = "llama")]
+        Command::Refine(args) => refine::refine(args, console),
         #[cfg(feature = "llama")]
         Command::Devices { json } => devices::devices(*json),
         Command::Completions(args) => completions::completions(args, Cli::command()),

@@ -1,12 +1,17 @@
 //! The file that keeps a measurement, schema `moeslice.eval/1`.
 
 use super::Figures;
+use crate::json::{DocumentError, Format};
 use crate::usage::{CorpusFile, ProfiledModel};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
+use std::path::Path;
 
 /// The value of `schema` in a measurement of this version.
 pub const EVAL_SCHEMA: &str = "moeslice.eval/1";
+
+const FORMAT: Format =
+    Format { name: "measurement", fault: "not a measurement of moeslice", schema: EVAL_SCHEMA };
 
 /// What was measured, on what, and what came out.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -154,6 +159,14 @@ pub struct Knee {
 }
 
 impl Evaluation {
+    /// Reads a measurement.
+    ///
+    /// # Errors
+    /// When the file cannot be read, or is none.
+    pub fn read(path: &Path) -> Result<Evaluation, DocumentError> {
+        FORMAT.parse(&FORMAT.read(path)?, path)
+    }
+
     /// The file's text.
     pub fn to_json(&self) -> String {
         crate::json::to_text(self)

@@ -12,6 +12,8 @@ mod pair;
 #[cfg(feature = "llama")]
 mod reference;
 #[cfg(feature = "llama")]
+mod refine;
+#[cfg(feature = "llama")]
 mod scorer;
 #[cfg(feature = "llama")]
 mod softmax;
@@ -32,8 +34,10 @@ pub use mask::{ExpertMask, MaskError};
 #[cfg(feature = "llama")]
 pub use reference::{InStep, Reference, StoredRows};
 #[cfg(feature = "llama")]
-pub use scorer::{EvalCorpus, Losses, Scorer, Unobserved, measure, measure_and_keep, scored};
+pub use refine::{Exchange, Refined, exchanged, exchanges, is_better, refine};
 #[cfg(feature = "llama")]
-pub use texts::{TextOptions, windows};
+pub use scorer::{EvalCorpus, Losses, Scorer, Unobserved, measure, measure_and_keep, measure_until, scored};
+#[cfg(feature = "llama")]
+pub use texts::{TextOptions, search_parts, windows};
 #[cfg(feature = "llama")]
 pub use what_if::WhatIf;

@@ -191,10 +191,25 @@ impl<'m> Scorer<'m> {
 pub fn measure(
     scorer: &mut Scorer<'_>,
     corpora: &[EvalCorpus],
-    mut reference: Option<&mut Reference<'_>>,
+    reference: Option<&mut Reference<'_>>,
     observer: &mut dyn Observer,
     progress: &mut dyn Progress,
 ) -> Result<Losses, EvalError> {
+    measure_until(scorer, corpora, reference, observer, &|_| false, progress).map(Option::unwrap_or_default)
+}
+
+/// As [`measure`], but ends with nothing as soon as `is_enough` says so of the losses up to then.
+///
+/// # Errors
+/// As [`measure`].
+pub fn measure_until(
+    scorer: &mut Scorer<'_>,
+    corpora: &[EvalCorpus],
+    mut reference: Option<&mut Reference<'_>>,
+    observer: &mut dyn Observer,
+    is_enough: &dyn Fn(&Losses) -> bool,
+    progress: &mut dyn Progress,
+) -> Result<Option<Losses>, EvalError> {
     if let Some(reference) = reference.as_deref_mut() {
         reference.rewind()?;
     }
@@ -203,16 +218,19 @@ pub fn measure(
     let mut losses = Losses::default();
     for corpus in corpora {
         progress.name(&corpus.name);
-        let mut found = Vec::with_capacity(usize::try_from(corpus.n_scored()).unwrap_or(0));
+        losses.corpora.push(Vec::with_capacity(usize::try_from(corpus.n_scored()).unwrap_or(0)));
         let groups: Vec<&[Window]> = scorer.groups(&corpus.windows).collect();
         for group in groups {
-            found.extend(losses_of(scorer, group, reference.as_deref_mut(), observer)?);
+            let found = losses_of(scorer, group, reference.as_deref_mut(), observer)?;
+            losses.corpora.last_mut().into_iter().for_each(|losses| losses.extend_from_slice(&found));
+            if is_enough(&losses) {
+                return Ok(None);
+            }
             done += group.iter().map(|window| window.tokens.len() as u64).sum::<u64>();
             progress.update(done, total);
         }
-        losses.corpora.push(found);
     }
-    Ok(losses)
+    Ok(Some(losses))
 }
 
 /// The losses of the tokens of one group.

@@ -5,7 +5,7 @@ use super::scorer::{EvalCorpus, scored};
 use super::{EvalError, EvaluatedCorpus};
 use crate::corpus::CorpusText;
 use crate::llama::Model;
-use crate::usage::Usage;
+use crate::usage::{HeldOut, Usage};
 use crate::windows::{Cut, Window, Windows};
 use std::collections::BTreeSet;
 
@@ -45,6 +45,70 @@ pub fn windows(
     pairs.map(|(text, windows)| select(text, windows, usage, options)).collect()
 }
 
+/// The windows of a search: those that it looks at, the windows of the corpora one by one so that each part of them has
+/// some of all, and for each corpus those that it never sees. The latter are the ones that `usage` left out of its counts,
+/// or one window in four.
+///
+/// # Errors
+/// As [`windows`].
+pub fn search_parts(
+    model: &Model,
+    corpora: &[CorpusText],
+    usage: &Usage,
+    options: TextOptions,
+) -> Result<(EvalCorpus, Vec<(EvalCorpus, EvaluatedCorpus)>), EvalError> {
+    let cut = Cut {
+        n_tokens: options.ctx_size.max(1) as usize,
+        limit: options.chunks.map_or(usize::MAX, |chunks| chunks as usize),
+        parse_special: options.parse_special,
+        answer: false,
+    };
+    let cut = Windows::cut(model.vocab(), corpora, cut)?;
+    let mut looked_at = Vec::new();
+    let mut unseen = Vec::new();
+    for (text, windows) in corpora.iter().zip(cut.corpora) {
+        let n_windows = windows.len() as u64;
+        let (seen, held_out) = match seen(text, n_windows, usage, options.ctx_size) {
+            (seen, Some(held_out)) => (seen, held_out),
+            (seen, None) => (seen, HeldOut { every: 4, of: n_windows }),
+        };
+        let is_chat = text.chats().next().is_some();
+        let whole = |window: &Window| {
+            !scored(window).is_empty() && (is_chat || window.tokens.len() == options.ctx_size as usize)
+        };
+        let numbered = (0u64..).zip(windows).filter(|(_, window)| whole(window));
+        let (out, rest): (Vec<_>, Vec<_>) = numbered.partition(|(at, _)| held_out.holds(*at));
+        if out.is_empty() || rest.is_empty() {
+            let (corpus, windows) = (text.name.clone(), out.len().min(rest.len()));
+            return Err(EvalError::TooShort { corpus, windows, ctx_size: options.ctx_size, least: 1 });
+        }
+        let n_rest = rest.len();
+        let share = rest.into_iter().enumerate().map(|(at, (_, window))| (at as f64 / n_rest as f64, window));
+        looked_at.extend(share);
+        let corpus = EvalCorpus {
+            name: text.name.clone(),
+            windows: out.into_iter().map(|(_, window)| window).collect(),
+        };
+        let entry = entry(text, &corpus, Some(seen));
+        unseen.push((corpus, entry));
+    }
+    looked_at.sort_by(|a, b| a.0.total_cmp(&b.0));
+    let windows = looked_at.into_iter().map(|(_, window)| window).collect();
+    Ok((EvalCorpus { name: "search".into(), windows }, unseen))
+}
+
+fn entry(text: &CorpusText, corpus: &EvalCorpus, seen: Option<Seen>) -> EvaluatedCorpus {
+    EvaluatedCorpus {
+        name: text.name.clone(),
+        files: text.texts.iter().map(|text| text.file.clone()).collect(),
+        windows: corpus.windows.len() as u64,
+        tokens: corpus.n_tokens(),
+        scored: corpus.n_scored(),
+        seen,
+        other: false,
+    }
+}
+
 fn select(
     text: &CorpusText,
     windows: Vec<Window>,
@@ -77,25 +141,12 @@ fn select(
         });
     }
     let corpus = EvalCorpus { name: text.name.clone(), windows: chosen };
-    let entry = EvaluatedCorpus {
-        name: text.name.clone(),
-        files: text.texts.iter().map(|text| text.file.clone()).collect(),
-        windows: corpus.windows.len() as u64,
-        tokens: corpus.n_tokens(),
-        scored: corpus.n_scored(),
-        seen: seen.map(|(seen, _)| seen),
-        other: false,
-    };
+    let entry = entry(text, &corpus, seen.map(|(seen, _)| seen));
     Ok((corpus, entry))
 }
 
 /// What `usage` knows of a corpus that gives `windows` windows.
-fn seen(
-    text: &CorpusText,
-    windows: u64,
-    usage: &Usage,
-    ctx_size: u32,
-) -> (Seen, Option<crate::usage::HeldOut>) {
+fn seen(text: &CorpusText, windows: u64, usage: &Usage, ctx_size: u32) -> (Seen, Option<HeldOut>) {
     let profiled = |corpus: &crate::usage::Corpus| {
         corpus.files.iter().map(|file| file.sha256.clone()).collect::<BTreeSet<String>>()
     };

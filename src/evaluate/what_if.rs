@@ -1,7 +1,7 @@
 //! A model that is measured as if it had been cut, again and again, while it is loaded once and nothing is written.
 
 use super::reference::{Reference, StoredRows};
-use super::scorer::{EvalCorpus, Losses, Scorer, measure, measure_and_keep};
+use super::scorer::{EvalCorpus, Losses, Scorer, measure, measure_and_keep, measure_until};
 use super::{EvalError, ExpertMask};
 use crate::llama::Model;
 use crate::moe::{Experts, KeptExperts};
@@ -59,8 +59,23 @@ impl<'m, 'a> WhatIf<'m, 'a> {
     /// # Errors
     /// When the model cannot be cut so, or as [`measure`].
     pub fn cut(&mut self, kept: &KeptExperts, progress: &mut dyn Progress) -> Result<Losses, EvalError> {
+        self.try_cut(kept, &|_| false, progress).map(Option::unwrap_or_default)
+    }
+
+    /// As [`WhatIf::cut`], but ends with nothing as soon as `is_enough` says so of the losses up to then.
+    ///
+    /// # Errors
+    /// As [`WhatIf::cut`].
+    pub fn try_cut(
+        &mut self,
+        kept: &KeptExperts,
+        is_enough: &dyn Fn(&Losses) -> bool,
+        progress: &mut dyn Progress,
+    ) -> Result<Option<Losses>, EvalError> {
         let mut mask = ExpertMask::new(self.experts, kept)?;
-        let losses = measure(&mut self.scorer, self.corpora, Some(&mut self.reference), &mut mask, progress)?;
+        let reference = Some(&mut self.reference);
+        let losses =
+            measure_until(&mut self.scorer, self.corpora, reference, &mut mask, is_enough, progress)?;
         mask.check_reached()?;
         Ok(losses)
     }

@@ -11,6 +11,8 @@ mod routing;
 mod tally;
 
 #[cfg(feature = "llama")]
+pub use norms::NormsObserver;
+#[cfg(feature = "llama")]
 pub use pass::{Circumstances, Profile, ProfileError, ProfileOptions, profile};
 #[cfg(feature = "llama")]
 pub use routing::{RoutingObserver, Ubatches};

@@ -15,7 +15,7 @@ const LANES: usize = 16;
 ///
 /// `ffn_moe_weighted-<layer>` `[n_embd, n_expert_used, n_tokens]` is g · f, so ‖f‖ is its norm over |g|. Where a model
 /// weights the inputs (llama4), the outputs themselves are what the experts contribute: they stand for g · f there.
-pub(super) struct NormsObserver {
+pub struct NormsObserver {
     layers: BTreeMap<u32, NormLayer>,
     weights_inputs: bool,
     threads: usize,
@@ -31,8 +31,10 @@ struct NormLayer {
     seen: usize,
     ids: Vec<i32>,
     weights: Vec<f32>,
-    /// The site of the final gate weights, or of the outputs: the last that the graph has.
+    /// The site of the final gate weights, and of the outputs: the last that the graph has, known once a ubatch has gone by.
     last: BTreeMap<Family, Site>,
+    /// The latest of the ubatch that is running.
+    latest: BTreeMap<Family, Site>,
     /// Norm and greatest element of each row, as the latest reading of the outputs gave them.
     rows: Vec<Row>,
 }
@@ -53,7 +55,7 @@ struct Row {
 
 impl NormsObserver {
     /// An observer of layers with the given shapes, for `n_parts` parts.
-    pub(super) fn new(
+    pub fn new(
         shapes: &BTreeMap<u32, LayerShape>,
         n_parts: usize,
         architecture: &str,
@@ -66,6 +68,7 @@ impl NormsObserver {
             ids: Vec::new(),
             weights: Vec::new(),
             last: BTreeMap::new(),
+            latest: BTreeMap::new(),
             rows: Vec::new(),
         };
         NormsObserver {
@@ -78,7 +81,10 @@ impl NormsObserver {
     }
 
     /// The sums of each layer, one entry a part.
-    pub(super) fn finish(mut self) -> Result<BTreeMap<u32, Vec<ActivationSums>>, ObserveError> {
+    ///
+    /// # Errors
+    /// When what the last ubatch gave is bad.
+    pub fn finish(mut self) -> Result<BTreeMap<u32, Vec<ActivationSums>>, ObserveError> {
         self.flush()?;
         Ok(self.layers.into_iter().map(|(il, layer)| (il, layer.parts)).collect())
     }
@@ -146,6 +152,7 @@ impl NormLayer {
         }
         self.seen = end;
         self.rows.clear();
+        self.last = std::mem::take(&mut self.latest);
         Ok(())
     }
 }
@@ -174,11 +181,11 @@ impl Observer for NormsObserver {
                 layer.weights.clear();
             }
             Some(Family::Weights) => {
-                layer.last.entry(Family::Weights).and_modify(|last| *last = site.max(*last)).or_insert(site);
+                layer.latest.insert(Family::Weights, site);
                 node.read_floats(&mut layer.weights)?;
             }
             Some(Family::Outputs) => {
-                layer.last.entry(Family::Outputs).and_modify(|last| *last = site.max(*last)).or_insert(site);
+                layer.latest.insert(Family::Outputs, site);
                 let width = node.dims()[0].max(1);
                 let values = node.floats(&mut self.scratch)?;
                 let threads = if values.len() < SHARED { 1 } else { self.threads };

@@ -3,6 +3,7 @@
 #[cfg(feature = "llama")]
 mod chat;
 mod documents;
+mod eval;
 mod files;
 mod inputs;
 mod kill;

@@ -12,6 +12,8 @@ pub mod plan;
 #[cfg(feature = "llama")]
 pub mod profile;
 pub mod prune;
+#[cfg(feature = "llama")]
+pub mod refine;
 pub mod report;
 #[cfg(feature = "llama")]
 pub mod run;

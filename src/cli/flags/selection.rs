@@ -81,8 +81,20 @@ impl Selection {
         Ok(self)
     }
 
+    /// Whether an expert stays whatever its score.
+    #[cfg(feature = "llama")]
+    pub fn is_pinned(&self, layer: u32, id: u32) -> bool {
+        self.pins.contains(layer, id)
+    }
+
+    /// The share of each corpus.
+    #[cfg(feature = "llama")]
+    pub fn blend(&self) -> &Blend {
+        &self.blend
+    }
+
     /// What ranks the experts.
-    fn score(&self) -> Score {
+    pub fn score(&self) -> Score {
         self.score.unwrap_or_default()
     }
 

@@ -1,6 +1,6 @@
 //! The cuts that are tried.
 
-use super::EvalArgs;
+use super::args::EvalArgs;
 use crate::cli::console::Console;
 use crate::cli::failure::Failure;
 use crate::cli::flags::selection::{SelectionFlags, corpus_lines, open_usage};

@@ -1,6 +1,6 @@
 //! One run of `eval`: the loaded model and its texts, and how each kind of measurement goes.
 
-use super::EvalArgs;
+use super::args::EvalArgs;
 use super::candidates::Candidate;
 use crate::cli::console::{Console, print};
 use crate::cli::failure::Failure;
