@@ -89,17 +89,23 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
     {
         return Some("--mtp drop does the latter");
     }
+    if let Some(CorpusError::Chat(error)) = error.downcast_ref() {
+        return match error {
+            ChatError::NoTemplate { .. } => Some("--chat-template gives one"),
+            ChatError::Template { .. } => Some("--chat-template gives another one"),
+            ChatError::Bad { total, bad, .. } if bad.len() < *total => {
+                Some("--skip-bad goes on without them")
+            }
+            _ => None,
+        };
+    }
     if let Some(UsageError::Gguf { .. }) = error.downcast_ref() {
         return Some("`plan` and `prune --usage` take it so");
     }
     if let Some(FileError::Exists { .. }) = error.downcast_ref() {
         return Some("--force replaces it");
     }
-    match error.downcast_ref() {
-        Some(CorpusError::Chat(ChatError::NoTemplate { .. })) => Some("--chat-template gives one"),
-        Some(CorpusError::Chat(ChatError::Template { .. })) => Some("--chat-template gives another one"),
-        _ => None,
-    }
+    None
 }
 
 fn plan_hint(error: &PlanError) -> Option<&'static str> {
@@ -134,6 +140,18 @@ impl From<PrintError> for Failure {
 impl From<Interrupted> for Failure {
     fn from(_: Interrupted) -> Self {
         Failure::Interrupted
+    }
+}
+
+#[cfg(feature = "llama")]
+impl From<crate::profile::ProfileError> for Failure {
+    fn from(error: crate::profile::ProfileError) -> Self {
+        use crate::profile::ProfileError::{NoPass, NoTokens, Text};
+        match error {
+            error if error.is_interrupt() => Failure::Interrupted,
+            error @ (NoTokens { .. } | NoPass(_) | Text(_)) => Failure::input(error),
+            error => Failure::running(error),
+        }
     }
 }
 

@@ -9,9 +9,9 @@ mod output_files;
 mod supervised;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use commands::{completions, inspect, man, merge, plan, prune, report, verify};
 #[cfg(feature = "llama")]
-use commands::{devices, eval, profile, refine, run};
+use commands::{bench, devices, eval, profile, refine, run};
+use commands::{completions, inspect, man, merge, plan, prune, report, verify};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
@@ -60,6 +60,9 @@ enum Command {
     /// Make a plan better by trial: exchange experts next to the cut, and keep what helps
     #[cfg(feature = "llama")]
     Refine(Box<refine::RefineArgs>),
+    /// Measure how fast models process prompts and generate, side by side
+    #[cfg(feature = "llama")]
+    Bench(Box<bench::BenchArgs>),
     /// List what llama.cpp can run on here
     #[cfg(feature = "llama")]
     Devices {
@@ -122,6 +125,8 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Eval(args) => eval::eval(args, console),
         #[cfg(feature = "llama")]
         Command::Refine(args) => refine::refine(args, console),
+        #[cfg(feature = "llama")]
+        Command::Bench(args) => bench::bench(args, console),
         #[cfg(feature = "llama")]
         Command::Devices { json } => devices::devices(*json),
         Command::Completions(args) => completions::completions(args, Cli::command()),

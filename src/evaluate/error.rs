@@ -1,5 +1,5 @@
 use crate::llama::LlamaError;
-use crate::windows::NoPass;
+use crate::windows::{NoPass, TokenizeError};
 use thiserror::Error;
 
 use super::MaskError;
@@ -26,6 +26,9 @@ pub enum EvalError {
         /// Windows that are needed.
         least: usize,
     },
+    /// The texts cannot be read or tokenized.
+    #[error(transparent)]
+    Text(#[from] TokenizeError),
     /// The experts cannot be masked.
     #[error(transparent)]
     Mask(#[from] MaskError),
@@ -48,6 +51,9 @@ pub enum EvalError {
 impl EvalError {
     /// Whether the user ended it.
     pub fn is_interrupt(&self) -> bool {
-        matches!(self, EvalError::Llama(LlamaError::Interrupted))
+        matches!(
+            self,
+            EvalError::Llama(LlamaError::Interrupted) | EvalError::Text(TokenizeError::Interrupted)
+        )
     }
 }

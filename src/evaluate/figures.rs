@@ -99,7 +99,7 @@ impl Figures {
         let nll = Mean::of(losses.clone().map(|loss| loss.nll));
         let ppl = nll.value.exp();
         let kl = losses.clone().all(|loss| loss.base.is_some()).then(|| KlFigures::of(losses));
-        (scored > 0).then(|| Figures { scored: scored as u64, ppl, ppl_err: ppl * nll.err, kl })
+        (scored > 0).then_some(Figures { scored: scored as u64, ppl, ppl_err: ppl * nll.err, kl })
     }
 
     /// The mean divergence, where a base was compared.

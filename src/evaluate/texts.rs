@@ -5,6 +5,7 @@ use super::scorer::{EvalCorpus, scored};
 use super::{EvalError, EvaluatedCorpus};
 use crate::corpus::CorpusText;
 use crate::llama::Model;
+use crate::progress::Interrupt;
 use crate::usage::{HeldOut, Usage};
 use crate::windows::{Cut, Window, Windows};
 use std::collections::BTreeSet;
@@ -18,6 +19,8 @@ pub struct TextOptions {
     pub chunks: Option<u32>,
     /// Whether special tokens inside plain texts are recognised.
     pub parse_special: bool,
+    /// When it comes, the cutting ends.
+    pub interrupt: Interrupt,
 }
 
 /// The windows of each corpus that are measured.
@@ -39,6 +42,7 @@ pub fn windows(
         limit: usize::MAX,
         parse_special: options.parse_special,
         answer: false,
+        interrupt: options.interrupt,
     };
     let cut = Windows::cut(model.vocab(), corpora, cut)?;
     let pairs = corpora.iter().zip(cut.corpora);
@@ -62,6 +66,7 @@ pub fn search_parts(
         limit: options.chunks.map_or(usize::MAX, |chunks| chunks as usize),
         parse_special: options.parse_special,
         answer: false,
+        interrupt: options.interrupt,
     };
     let cut = Windows::cut(model.vocab(), corpora, cut)?;
     let mut looked_at = Vec::new();

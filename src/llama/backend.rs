@@ -1,7 +1,7 @@
 //! The one-time start of llama.cpp, and its devices.
 
 use super::error::LlamaError;
-use super::placement::Numa;
+use super::numa::Numa;
 use super::{ffi, log};
 use crate::sys::set_unset_variable;
 use once_cell::sync::OnceCell;

@@ -32,6 +32,8 @@ pub struct Placement {
     pub check_tensors: bool,
     /// Whether blocks of multi-token prediction (MTP) are loaded.
     pub mtp: bool,
+    /// Whether the vocabulary alone is loaded: text becomes tokens, and nothing can be computed.
+    pub vocab_only: bool,
 }
 
 /// How a model is split over several devices.
@@ -64,17 +66,6 @@ pub enum LoadMode {
     MmapMlock,
     /// Read past the system's cache, where that is possible.
     DirectIo,
-}
-
-/// How threads and memory are spread over the nodes of a machine with several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Numa {
-    /// Evenly over all nodes.
-    Distribute,
-    /// On the node where the program started.
-    Isolate,
-    /// As `numactl` was told.
-    Numactl,
 }
 
 /// A metadata entry that holds instead of the file's.
@@ -170,6 +161,7 @@ pub(super) fn with_params<R>(
         params.tensor_split = shares.as_ptr();
     }
     params.load_mtp = placement.mtp;
+    params.vocab_only = placement.vocab_only;
     params.use_extra_bufts = !placement.no_repack;
     params.no_host = placement.no_host;
     params.check_tensors = placement.check_tensors;

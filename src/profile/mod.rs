@@ -5,6 +5,8 @@ mod mtp_pass;
 #[cfg(feature = "llama")]
 mod norms;
 #[cfg(feature = "llama")]
+mod outline;
+#[cfg(feature = "llama")]
 mod pass;
 #[cfg(feature = "llama")]
 mod routing;
@@ -12,6 +14,8 @@ mod tally;
 
 #[cfg(feature = "llama")]
 pub use norms::NormsObserver;
+#[cfg(feature = "llama")]
+pub use outline::{Outline, OutlineCorpus, outline};
 #[cfg(feature = "llama")]
 pub use pass::{Circumstances, Profile, ProfileError, ProfileOptions, profile};
 #[cfg(feature = "llama")]

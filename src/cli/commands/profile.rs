@@ -1,5 +1,6 @@
 //! `moeslice profile`: usage of the experts from a model and corpora.
 
+use super::dry_run::{self, LookFlags};
 use crate::cli::console::{Console, print};
 use crate::cli::failure::{Failure, with_hint};
 use crate::cli::flags::llama::{LlamaFlags, Loaded};
@@ -23,8 +24,10 @@ pub struct ProfileArgs {
     #[arg(short, long, value_name = "MODEL", env = "LLAMA_ARG_MODEL")]
     pub model: PathBuf,
     /// The usage file to write; "-" for stdout
-    #[arg(short, long, value_name = "U.json")]
-    pub output: PathBuf,
+    #[arg(short, long, value_name = "U.json", required_unless_present_any = ["dry_run", "show_text"])]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub look: LookFlags,
     /// Replace an existing output
     #[arg(long)]
     pub force: bool,
@@ -38,23 +41,28 @@ pub struct ProfileArgs {
 
 /// Runs `profile`.
 pub fn profile(args: &ProfileArgs, console: Console) -> Result<(), Failure> {
-    let to_stdout = args.output == Path::new("-");
     args.mtp.refuse_plan("a profile counts")?;
     let model = MoeModel::open(&args.model).map_err(Failure::input)?;
     check_mtp(&model, args.mtp, console)?;
     let corpora = args.texts.read(&model, console)?;
-    if !to_stdout {
+    let to_file = args.output.as_deref().filter(|output| *output != Path::new("-"));
+    if let Some(output) = to_file {
         let mut outputs = OutputFiles::default();
-        outputs.add_small(&args.output, args.force)?;
+        outputs.add_small(output, args.force)?;
         outputs.check_inputs(model.files().chain(args.texts.inputs(&corpora)))?;
     }
-    let interrupt = catch_interrupts();
-    let (usage, _) = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
-    if to_stdout {
-        return Ok(print(&usage.to_json())?);
+    if args.look.show_text {
+        return dry_run::show_text(&corpora);
     }
-    write_small(&args.output, usage.to_json().as_bytes(), args.force)?;
-    console.remark(&format!("wrote {}", args.output.display()));
+    let interrupt = catch_interrupts();
+    if args.look.dry_run {
+        let options = options(&args.texts, &args.llama, args.mtp, interrupt);
+        return dry_run::dry_run(&model, &corpora, &args.llama, &options, args.look, console);
+    }
+    let (usage, _) = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
+    let Some(output) = to_file else { return Ok(print(&usage.to_json())?) };
+    write_small(output, usage.to_json().as_bytes(), args.force)?;
+    console.remark(&format!("wrote {}", output.display()));
     Ok(())
 }
 
@@ -84,6 +92,21 @@ fn check_mtp(model: &MoeModel, flag: MtpFlag, console: Console) -> Result<(), Fa
     }
 }
 
+/// How the texts are profiled.
+pub fn options(texts: &TextFlags, flags: &LlamaFlags, mtp: MtpFlag, interrupt: Interrupt) -> ProfileOptions {
+    ProfileOptions {
+        windows: flags.windows(interrupt),
+        chunks: texts.chunks,
+        weights: texts.collects_weights(),
+        activations: texts.collects_activations(),
+        hold_out: texts.hold_out(),
+        parse_special: texts.parse_special,
+        generate: texts.generate,
+        lm_head: texts.lm_head,
+        mtp: mtp.runs_block(),
+    }
+}
+
 /// Loads the model and profiles it with `corpora`.
 pub fn run_profile(
     model: &MoeModel,
@@ -96,26 +119,9 @@ pub fn run_profile(
     let runs_mtp = mtp.runs_block() && model.experts.mtp_that_runs().is_some();
     let loaded = flags.start(model, runs_mtp, console, interrupt)?;
     let (backend, devices) = (loaded.backend, loaded.devices.clone());
-    let options = ProfileOptions {
-        windows: flags.windows(interrupt),
-        chunks: texts.chunks,
-        weights: texts.collects_weights(),
-        activations: texts.collects_activations(),
-        hold_out: texts.hold_out(),
-        parse_special: texts.parse_special,
-        generate: texts.generate,
-        lm_head: texts.lm_head,
-        mtp: mtp.runs_block(),
-    };
+    let options = options(texts, flags, mtp, interrupt);
     let profiled = stage(&mut *console.progress(), "profiling", Unit::Tokens, |progress| {
         profile::profile(&loaded.model, &model.experts, corpora, &options, progress)
-    });
-    let profiled = profiled.map_err(|error| match error {
-        error if error.is_interrupt() => Failure::Interrupted,
-        error @ (profile::ProfileError::NoTokens { .. } | profile::ProfileError::NoPass(_)) => {
-            Failure::input(error)
-        }
-        error => Failure::running(error),
     })?;
     say_what_was_profiled(&profiled, &devices, console);
     let circumstances = profile::Circumstances {

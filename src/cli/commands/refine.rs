@@ -76,6 +76,7 @@ pub fn refine(args: &RefineArgs, console: Console) -> Result<(), Failure> {
         ctx_size: options.ctx_size,
         chunks: args.texts.chunks,
         parse_special: args.texts.parse_special,
+        interrupt,
     };
     let (of_other, of_search): (Vec<_>, Vec<_>) =
         corpora.into_iter().partition(|corpus| args.texts.is_other(&corpus.name));

@@ -32,6 +32,7 @@ impl Within<'_> {
             ctx_size: options.ctx_size,
             chunks: self.texts.chunks,
             parse_special: self.texts.parse_special,
+            interrupt,
         };
         let cut = evaluate::windows(&self.loaded.model, self.corpora, Some(self.usage), text_options)
             .map_err(eval_failure)?;

@@ -66,6 +66,7 @@ impl EvalTextFlags {
             generate: None,
             chat_template: self.chat_template.clone(),
             lm_head: false,
+            skip_bad: false,
         }
     }
 }

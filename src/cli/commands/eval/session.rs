@@ -46,6 +46,7 @@ impl<'a> Session<'a> {
             ctx_size: options.ctx_size,
             chunks: args.texts.chunks,
             parse_special: args.texts.parse_special,
+            interrupt,
         };
         let cut = evaluate::windows(&loaded.model, corpora, usage, texts).map_err(eval_failure)?;
         let (windows, mut entries): (Vec<_>, Vec<_>) = cut.into_iter().unzip();
