@@ -29,6 +29,9 @@ pub enum Failure {
     /// Ctrl-C (130), when the usage file of this path was already written, and the model was not.
     #[cfg(feature = "llama")]
     InterruptedCut(PathBuf),
+    /// Ctrl-C (130), when a part of the work is done and kept.
+    #[cfg(feature = "llama")]
+    Stopped(String),
     /// Whoever read our output has closed it: no failure (0).
     ClosedPipe,
 }
@@ -74,6 +77,11 @@ impl Failure {
                 say(&format!(
                     "interrupted; {usage} is written, the model is not: prune --usage goes on from there"
                 ));
+                return 130;
+            }
+            #[cfg(feature = "llama")]
+            Failure::Stopped(what) => {
+                say(what);
                 return 130;
             }
             Failure::ClosedPipe => return 0,
@@ -156,6 +164,9 @@ fn plan_hint(error: &PlanError) -> Option<&'static str> {
         | PlanError::PinGroup { .. } => Some("--always-keep names the pinned experts"),
         PlanError::Score(ScoreError::NoWeights { .. }) => {
             Some("profile with --score-data weights, or take --score frequency")
+        }
+        PlanError::Score(ScoreError::NoActivations { .. }) => {
+            Some("profile with --score-data full, or take --score weight")
         }
         _ => None,
     }

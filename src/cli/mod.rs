@@ -12,7 +12,7 @@ mod supervised;
 use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 #[cfg(feature = "llama")]
-use commands::{bench, devices, profile, run, trace};
+use commands::{bench, devices, eval, profile, refine, run, trace};
 use commands::{completions, inspect, man, merge, plan, prune, replay, report, verify};
 use console::Console;
 use failure::Failure;
@@ -61,6 +61,12 @@ enum Command {
     Replay(Box<replay::ReplayArgs>),
     /// Show the experts of a model file: tensors, bytes, routing, possible K
     Inspect(inspect::InspectArgs),
+    /// Measure what a model is worth on texts: alone, beside its base, or as if it had been cut
+    #[cfg(feature = "llama")]
+    Eval(Box<eval::EvalArgs>),
+    /// Make a plan better by trial: exchange experts next to the cut, and keep what helps
+    #[cfg(feature = "llama")]
+    Refine(Box<refine::RefineArgs>),
     /// Measure how fast models process prompts and generate, side by side
     #[cfg(feature = "llama")]
     Bench(Box<bench::BenchArgs>),
@@ -129,6 +135,10 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Trace(args) => trace::trace(args, console),
         Command::Replay(args) => replay::replay(args, console),
         Command::Inspect(args) => inspect::inspect(args),
+        #[cfg(feature = "llama")]
+        Command::Eval(args) => eval::eval(args, console),
+        #[cfg(feature = "llama")]
+        Command::Refine(args) => refine::refine(args, console),
         #[cfg(feature = "llama")]
         Command::Bench(args) => bench::bench(args, console),
         #[cfg(feature = "llama")]

@@ -60,6 +60,11 @@ impl FromStr for KeepTarget {
         if let Some(point) = decimal_comma(text) {
             return Err(answer(format!("a fraction is written with a point, not a comma: {point}")));
         }
+        if text.starts_with("kl:") {
+            return Err(answer(
+                "a bound on the KL divergence has to be measured, which `run` does".to_owned(),
+            ));
+        }
         if let Some(rest) = text.strip_prefix("coverage:") {
             let (share, each) = match rest.split_once('@') {
                 None => (rest, false),

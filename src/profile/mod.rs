@@ -3,6 +3,8 @@
 #[cfg(feature = "llama")]
 mod mtp_pass;
 #[cfg(feature = "llama")]
+mod norms;
+#[cfg(feature = "llama")]
 mod outline;
 #[cfg(feature = "llama")]
 mod pass;
@@ -14,6 +16,8 @@ mod trace_pass;
 #[cfg(feature = "llama")]
 mod trace_recorder;
 
+#[cfg(feature = "llama")]
+pub use norms::NormsObserver;
 #[cfg(feature = "llama")]
 pub use outline::{Outline, OutlineCorpus, outline};
 #[cfg(feature = "llama")]

@@ -1,16 +1,19 @@
 //! The profile pass: every window of every corpus through the model, routing observed.
 
 use super::mtp_pass::MtpPass;
+use super::norms::NormsObserver;
 use super::routing::{RoutingObserver, Ubatches};
 use super::tally::{LayerShape, Tally, TallyError};
 use crate::corpus::{CHAT_DATE, CorpusText};
 use crate::llama::{LlamaError, Model, ModelPart, Node, ObserveError, Observer, Token};
 use crate::moe::{ExpertLayer, Experts, Identity, LayerKind};
 use crate::progress::Progress;
-use crate::usage::{Corpus, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage, check_not_all_equal};
+use crate::usage::{
+    Corpus, HeldOut, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage, check_not_all_equal,
+};
 use crate::windows::{
-    Computed, Cut, NoPass, PassConfig, PassError, PassNeeds, Runner, TokenizeError, Window, WindowObserver,
-    WindowOptions, Windows,
+    Computed, CorpusPart, Cut, NoPass, PassConfig, PassError, PassNeeds, Runner, TokenizeError, Window,
+    WindowObserver, WindowOptions, Windows,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -26,6 +29,10 @@ pub struct ProfileOptions {
     pub chunks: Option<u32>,
     /// Whether gate weights are summed as well.
     pub weights: bool,
+    /// Whether the norms of the experts' outputs are summed as well.
+    pub activations: bool,
+    /// Leaves one window of so many out of the counts, so that a cut can be measured on those.
+    pub hold_out: Option<u32>,
     /// Whether special tokens inside the texts are recognised.
     pub parse_special: bool,
     /// Lets the model answer each conversation with this many tokens at most, which are counted apart.
@@ -127,6 +134,8 @@ pub(super) struct Prepared {
     /// The block of multi-token prediction that is watched.
     mtp: Option<u32>,
     pub windows: Windows,
+    /// What was left out of the windows of each corpus.
+    held_out: Vec<Option<HeldOut>>,
 }
 
 /// Finds out how the pass is run, and cuts the texts.
@@ -142,7 +151,8 @@ pub(super) fn prepare(
         logits: options.lm_head || answer_tokens > 0,
         states: mtp.is_some(),
         // A batch holds tokens that count for several parts.
-        in_order: corpora.iter().flat_map(CorpusText::chats).any(|chat| !chat.spans.is_empty()),
+        in_order: options.activations
+            || corpora.iter().flat_map(CorpusText::chats).any(|chat| !chat.spans.is_empty()),
         room: answer_tokens,
     };
     let config = PassConfig::new(model, experts, &options.windows, needs)?;
@@ -154,11 +164,12 @@ pub(super) fn prepare(
         answer: options.generate.is_some(),
         interrupt: options.windows.settings.interrupt,
     };
-    let windows = Windows::cut(model.vocab(), corpora, cut)?;
+    let mut windows = Windows::cut(model.vocab(), corpora, cut)?;
+    let held_out = windows.hold_out(options.hold_out);
     if let Some((corpus, _)) = corpora.iter().zip(&windows.corpora).find(|(_, windows)| windows.is_empty()) {
         return Err(ProfileError::NoTokens { corpus: corpus.name.clone() });
     }
-    Ok(Prepared { config, mtp, windows })
+    Ok(Prepared { config, mtp, windows, held_out })
 }
 
 /// Runs all windows of `corpora` through `model` and counts which experts they activate.
@@ -179,7 +190,7 @@ pub fn profile(
     options: &ProfileOptions,
     progress: &mut dyn Progress,
 ) -> Result<Profile, ProfileError> {
-    let Prepared { config, mtp, windows } = prepare(model, experts, corpora, options)?;
+    let Prepared { config, mtp, windows, held_out } = prepare(model, experts, corpora, options)?;
     let answer_tokens = options.generate.unwrap_or(0);
     let mut shapes = self::shapes(experts, |layer| layer.kind != LayerKind::Mtp);
     let mtp_shapes = self::shapes(experts, |layer| mtp == Some(layer.layer));
@@ -192,7 +203,11 @@ pub fn profile(
         answer_tokens,
         runner: Runner::new(model, &config, total, progress)?,
         counting: Counting {
-            routing: if config.headless { routing.stopping_early() } else { routing },
+            routing: if config.headless && !options.activations { routing.stopping_early() } else { routing },
+            norms: options.activations.then(|| {
+                let threads = options.windows.settings.threads_batch as usize;
+                NormsObserver::new(&shapes, windows.parts.len(), &experts.architecture, threads)
+            }),
             mtp: mtp
                 .map(|_| MtpPass::new(model, &config.context, &mut mtp_tally, options.weights))
                 .transpose()?,
@@ -204,6 +219,8 @@ pub fn profile(
     }
     let wall = begin.elapsed();
     let ubatches = pass.counting.routing.ubatches();
+    let norms = pass.counting.norms.take().map(NormsObserver::finish).transpose();
+    let mut norms = norms.map_err(LlamaError::from)?.unwrap_or_default();
     drop(pass);
     shapes.extend(mtp_shapes);
 
@@ -221,7 +238,10 @@ pub fn profile(
         remarks.push(format!("{}: not a single token was generated, so there is no such corpus", part.name));
     }
     let mut layers = Vec::new();
-    for (layer, parts) in tally.finish()?.into_iter().chain(mtp_tally.finish()?) {
+    for (layer, mut parts) in tally.finish()?.into_iter().chain(mtp_tally.finish()?) {
+        for (sums, activation) in parts.iter_mut().zip(norms.remove(&layer).into_iter().flatten()) {
+            sums.activation = Some(activation);
+        }
         let shape = shapes[&layer];
         let counted = windows.parts.iter().zip(parts).zip(&tokens).filter(|(_, tokens)| **tokens > 0);
         let apart = counted.map(|((part, sums), _)| (part.name.clone(), sums)).collect();
@@ -237,7 +257,10 @@ pub fn profile(
     let has_chats = corpora.iter().any(|corpus| corpus.chats().next().is_some());
     let corpora = (0..tokens.len())
         .filter(counted)
-        .map(|at| corpora[windows.parts[at].corpus].entry(&windows.parts[at].name, tokens[at]))
+        .map(|at| {
+            let CorpusPart { corpus, name } = &windows.parts[at];
+            Corpus { held_out: held_out[*corpus], ..corpora[*corpus].entry(name, tokens[at]) }
+        })
         .collect();
     Ok(Profile {
         corpora,
@@ -262,6 +285,7 @@ fn shapes(experts: &Experts, wanted: impl Fn(&ExpertLayer) -> bool) -> BTreeMap<
 /// What watches the pass: the counts of the trunk, and the block of multi-token prediction behind it.
 struct Counting<'p> {
     routing: RoutingObserver<'p>,
+    norms: Option<NormsObserver>,
     mtp: Option<MtpPass<'p, 'p>>,
 }
 
@@ -278,11 +302,23 @@ impl Counting<'_> {
 
 impl Observer for Counting<'_> {
     fn wants(&mut self, node: &Node<'_>) -> bool {
-        self.routing.wants(node)
+        let norms = self.norms.as_mut().is_some_and(|norms| norms.wants(node));
+        self.routing.wants(node) || norms
     }
 
     fn observe(&mut self, node: &mut Node<'_>) -> Result<(), ObserveError> {
-        self.routing.observe(node)
+        if self.routing.wants(node) {
+            self.routing.observe(node)?;
+        }
+        match &mut self.norms {
+            Some(norms) => {
+                if norms.wants(node) {
+                    norms.observe(node)?;
+                }
+                Ok(())
+            }
+            None => Ok(()),
+        }
     }
 
     fn is_done(&self) -> bool {
@@ -292,6 +328,9 @@ impl Observer for Counting<'_> {
 
 impl WindowObserver for Counting<'_> {
     fn begin_batch(&mut self, parts: &[u32]) -> Result<(), ObserveError> {
+        if let Some(norms) = &mut self.norms {
+            norms.begin_batch(parts)?;
+        }
         self.routing.begin_batch(parts)
     }
 

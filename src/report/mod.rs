@@ -3,6 +3,8 @@
 //! [`UsageReport`] reads a usage alone; [`PlanTable`] holds it against a model. Both serialise to the JSON of
 //! `--json` and print as plain text of at most 80 columns, the same on a terminal and in a pipe.
 
+#[cfg(feature = "cli")]
+mod eval_table;
 mod layers;
 mod overlap;
 mod plan_table;
@@ -13,6 +15,8 @@ mod text;
 #[cfg_attr(not(feature = "cli"), allow(dead_code))]
 mod wording;
 
+#[cfg(feature = "cli")]
+pub use eval_table::SweepTable;
 pub use layers::{LayerRow, LayerTable, Spread};
 pub use overlap::{Overlap, OverlapRow};
 pub use plan_table::{PlanRow, PlanTable};

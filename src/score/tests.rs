@@ -111,7 +111,7 @@ fn score_that_is_not_a_number_is_refused_with_layer_and_expert() {
         let mut usage = two_corpora();
         usage.layers[0].total.weight.as_mut().unwrap()[2] = bad;
         // Frequency as well: the weights decide its ties.
-        for score in Score::ALL {
+        for score in [Score::Frequency, Score::Weight] {
             let error = scores(&usage, score, &Blend::Tokens).unwrap_err();
             assert!(
                 matches!(error, ScoreError::NotFinite { layer: 0, expert: 2, score: Score::Weight, .. }),
@@ -169,4 +169,53 @@ fn score_names_are_read_back() {
     let blend: Blend = "a=b=0.5,c=2".parse().unwrap();
     assert_eq!(blend.to_string(), "a=b=0.5,c=2");
     assert_eq!(blend, Blend::Shares([("a=b".into(), 0.5), ("c".into(), 2.0)].into()));
+}
+
+/// One layer of four experts, of which the last was never selected.
+fn with_activations() -> crate::usage::Usage {
+    let columns: &[test_usage::Column<'_>] = &[(&[4, 2, 1, 0], Some(&[2.0, 1.5, 0.5, 0.0]))];
+    let mut usage = test_usage::usage(1, &[("a", 7)], &[(2, columns)]);
+    let activation = crate::usage::ActivationSums {
+        norm: vec![8.0, 6.0, 5.0, 0.0],
+        norm_squared: vec![20.0, 18.0, 25.0, 0.0],
+        weighted_norm: vec![4.0, 4.5, 2.5, 0.0],
+        max: vec![1.0, 2.0, 3.0, 0.0],
+    };
+    usage.layers[0].total.activation = Some(activation.clone());
+    usage.layers[0].corpora.get_mut("a").unwrap().activation = Some(activation);
+    usage
+}
+
+#[test]
+fn activation_scores_follow_their_formulas() {
+    let usage = with_activations();
+    usage.check().unwrap();
+    for (score, values) in [
+        (Score::EanSum, [8.0, 6.0, 5.0, 0.0]),
+        (Score::EanMean, [2.0, 3.0, 5.0, 0.0]),
+        (Score::Msan, [5.0, 9.0, 25.0, 0.0]),
+        (Score::WeightedEan, [4.0, 4.5, 2.5, 0.0]),
+        (Score::Reap, [1.0, 2.25, 2.5, 0.0]),
+    ] {
+        assert_eq!(scores(&usage, score, &Blend::Tokens).unwrap()[&2].value, values, "{score}");
+        assert_eq!(LayerScores::of(&usage.layers[0].total, score).unwrap().value, values, "{score}");
+        assert_eq!(score.name().parse(), Ok(score));
+        // A blend of one corpus divides the sums by its tokens, and leaves means as they are.
+        let blended = &scores(&usage, score, &"a=1".parse().unwrap()).unwrap()[&2].value;
+        let parts = if score.is_mean() { 1.0 } else { 7.0 };
+        let close = blended.iter().zip(values).all(|(a, b)| (a - b / parts).abs() < 1e-12);
+        assert!(close, "{score}: {blended:?}");
+    }
+}
+
+#[test]
+fn default_is_the_best_score_that_the_data_allow() {
+    let mut usage = with_activations();
+    assert_eq!(Score::best_of(&usage), Score::best_for(ScoreNeeds::Activations));
+    usage.layers[0].total.activation = None;
+    assert_eq!(Score::best_of(&usage), Score::Weight);
+    let error = scores(&usage, Score::Reap, &Blend::Tokens).unwrap_err();
+    assert_eq!(error, ScoreError::NoActivations { layer: 2, score: Score::Reap });
+    usage.layers[0].total.weight = None;
+    assert_eq!(Score::best_of(&usage), Score::Frequency);
 }

@@ -2,6 +2,7 @@
 //!
 //! Schema `moeslice.usage/1`. The same model, texts and settings give the same bytes but for `run`.
 
+use super::{ActivationSums, HeldOut};
 use crate::digest;
 use crate::gguf::MAGIC;
 use crate::json::{DocumentError, Format, without_mark};
@@ -121,6 +122,9 @@ pub struct Corpus {
     pub files: Vec<CorpusFile>,
     /// Tokens that were profiled.
     pub tokens: u64,
+    /// Windows that were left out of the counts, so that a cut can be measured on them; absent when all were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<HeldOut>,
 }
 
 /// One text file of a corpus.
@@ -171,6 +175,9 @@ pub struct ExpertSums {
     /// `[n_expert]`: sum of the expert's final gate weights over those tokens; absent when only counts were collected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<Vec<f64>>,
+    /// How strong the experts' outputs were; absent unless all was collected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activation: Option<ActivationSums>,
 }
 
 impl ProfiledModel {
@@ -359,9 +366,7 @@ impl Usage {
 impl LayerUsage {
     /// The usage of a layer from that of each corpus; all must have as many experts and the same columns.
     pub fn join(layer: u32, n_expert_used: u32, corpora: BTreeMap<String, ExpertSums>) -> LayerUsage {
-        let (n_expert, with_weights) =
-            corpora.values().next().map_or((0, false), |sums| (sums.count.len(), sums.weight.is_some()));
-        let mut total = ExpertSums::zero(n_expert, with_weights);
+        let mut total = corpora.values().next().map_or_else(ExpertSums::default, ExpertSums::zero_like);
         for sums in corpora.values() {
             total.add(sums).expect("what was computed token by token adds up in 64 bits");
         }
@@ -376,6 +381,16 @@ impl ExpertSums {
             n_tokens: 0,
             count: vec![0; n_expert],
             weight: with_weights.then(|| vec![0.0; n_expert]),
+            activation: None,
+        }
+    }
+
+    /// Sums of nothing, for as many experts as `other` has and with the same columns.
+    pub fn zero_like(other: &ExpertSums) -> Self {
+        let n_expert = other.count.len();
+        ExpertSums {
+            activation: other.activation.as_ref().map(|_| ActivationSums::zero(n_expert)),
+            ..ExpertSums::zero(n_expert, other.weight.is_some())
         }
     }
 
@@ -390,6 +405,9 @@ impl ExpertSums {
             for (sum, more) in sums.iter_mut().zip(more) {
                 *sum = Some(*sum + more).filter(|sum| sum.is_finite())?;
             }
+        }
+        if let (Some(sums), Some(more)) = (&mut self.activation, &other.activation) {
+            sums.add(more)?;
         }
         Some(())
     }

@@ -109,6 +109,12 @@ pub fn merge(usages: &[(PathBuf, Usage)]) -> Result<Merged, MergeError> {
     let weighted = |usage: &Usage| usage.layers.iter().all(|layer| layer.total.weight.is_some());
     let without = usages.iter().find(|(_, usage)| !weighted(usage));
     let with_weights = without.is_none();
+    let activated = |usage: &Usage| usage.layers.iter().all(|layer| layer.total.activation.is_some());
+    let with_activations = usages.iter().all(|(_, usage)| activated(usage));
+    if !with_activations && usages.iter().any(|(_, usage)| activated(usage)) {
+        let without = usages.iter().find(|(_, usage)| !activated(usage)).map_or(first_path, |(path, _)| path);
+        remarks.push(format!("{}: has no activations, so the merged usage has none", without.display()));
+    }
     if let Some((path, _)) = without.filter(|_| usages.iter().any(|(_, usage)| weighted(usage))) {
         remarks.push(format!("{}: has no gate weights, so the merged usage has none", path.display()));
     }
@@ -125,7 +131,12 @@ pub fn merge(usages: &[(PathBuf, Usage)]) -> Result<Merged, MergeError> {
     let names: Vec<&str> = corpora.iter().map(|corpus| corpus.name.as_str()).collect();
     let mut layers = Vec::with_capacity(first.layers.len());
     for (at, layer) in first.layers.iter().enumerate() {
-        let zero = || ExpertSums::zero(layer.total.count.len(), with_weights);
+        let zero = || {
+            let mut zero = ExpertSums::zero_like(&layer.total);
+            zero.weight = zero.weight.filter(|_| with_weights);
+            zero.activation = zero.activation.filter(|_| with_activations);
+            zero
+        };
         let mut sums: BTreeMap<String, ExpertSums> =
             names.iter().map(|&name| (name.to_owned(), zero())).collect();
         let mut total = zero();
@@ -176,6 +187,8 @@ fn join_corpora<'a>(corpora: impl Iterator<Item = &'a Corpus>) -> Vec<Corpus> {
                 same.files.extend(corpus.files.iter().cloned());
                 // Tokens bound what the layers count, and those sums are checked.
                 same.tokens = same.tokens.saturating_add(corpus.tokens);
+                // The places of the windows are those of the files that each usage read.
+                same.held_out = None;
             }
             None => joined.push(corpus.clone()),
         }

@@ -14,6 +14,7 @@ pub(crate) fn usage(n_expert_used: u32, corpora: &[(&str, u64)], layers: &[(u32,
         n_tokens: column.0.iter().sum::<u64>() / u64::from(n_expert_used),
         count: column.0.to_vec(),
         weight: column.1.map(<[f64]>::to_vec),
+        activation: None,
     };
     let layers: Vec<LayerUsage> = layers
         .iter()
@@ -64,6 +65,7 @@ pub(crate) fn usage(n_expert_used: u32, corpora: &[(&str, u64)], layers: &[(u32,
                     left_out: 0,
                 }],
                 tokens: *tokens,
+                held_out: None,
             })
             .collect(),
         layers,

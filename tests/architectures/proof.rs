@@ -154,6 +154,8 @@ fn run_profile(subject: &Subject, model: &Model, shape: Shape, weights: bool, mt
         },
         chunks: None,
         weights,
+        activations: false,
+        hold_out: None,
         parse_special: false,
         generate: None,
         lm_head: shape.head,

@@ -45,6 +45,7 @@ pub fn plan(args: &PlanArgs, console: Console) -> Result<(), Failure> {
     let model = args.mtp.open(&args.model, console)?;
     let selection = args.choose.selection();
     let usage = open_usage(&args.usage, &model, console)?;
+    let selection = selection.resolved(&usage)?;
     let Some(keep) = &args.keep else {
         let size = |k: u32| Ok(selection.file_bytes(&model, &usage, &k.to_string(), k, ShardPolicy::Keep)?);
         let table =

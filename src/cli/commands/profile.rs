@@ -3,19 +3,17 @@
 use super::dry_run::{self, LookFlags};
 use crate::cli::console::{Console, print};
 use crate::cli::failure::{Failure, with_hint};
-use crate::cli::flags::llama::LlamaFlags;
+use crate::cli::flags::llama::{LlamaFlags, Loaded};
 use crate::cli::flags::mtp::{Mtp, MtpFlag};
 use crate::cli::flags::texts::TextFlags;
 use crate::cli::output_files::{OutputFiles, write_small};
 use crate::corpus::CorpusText;
-use crate::llama::Backend;
 use crate::moe::{LayerKind, MoeModel};
 use crate::plan::PlanError;
 use crate::profile::{self, ProfileOptions};
 use crate::progress::{Interrupt, Unit, stage};
 use crate::sys::catch_interrupts;
 use crate::usage::Usage;
-use crate::windows::{KvUnified, WindowOptions};
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -61,7 +59,7 @@ pub fn profile(args: &ProfileArgs, console: Console) -> Result<(), Failure> {
         let options = options(&args.texts, &args.llama, args.mtp, interrupt);
         return dry_run::dry_run(&model, &corpora, &args.llama, &options, args.look, console);
     }
-    let usage = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
+    let (usage, _) = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
     let Some(output) = to_file else { return Ok(print(&usage.to_json())?) };
     write_small(output, usage.to_json().as_bytes(), args.force, console)?;
     console.remark(&format!("wrote {}", output.display()));
@@ -97,15 +95,11 @@ fn check_mtp(model: &MoeModel, flag: MtpFlag, console: Console) -> Result<(), Fa
 /// How the texts are profiled.
 pub fn options(texts: &TextFlags, flags: &LlamaFlags, mtp: MtpFlag, interrupt: Interrupt) -> ProfileOptions {
     ProfileOptions {
-        windows: WindowOptions {
-            ctx_size: flags.ctx_size,
-            batch_size: flags.batch_size,
-            ubatch_size: flags.ubatch_size,
-            kv_unified: KvUnified::Auto,
-            settings: flags.settings(interrupt),
-        },
+        windows: flags.windows(interrupt),
         chunks: texts.chunks,
         weights: texts.collects_weights(),
+        activations: texts.collects_activations(),
+        hold_out: texts.hold_out(),
         parse_special: texts.parse_special,
         generate: texts.generate,
         lm_head: texts.lm_head,
@@ -121,21 +115,13 @@ pub fn run_profile(
     flags: &LlamaFlags,
     mtp: MtpFlag,
     (console, interrupt): (Console, Interrupt),
-) -> Result<Usage, Failure> {
-    let backend = Backend::start().map_err(Failure::running)?;
-    let (mut placement, devices) = flags.placement(backend, console)?;
-    placement.mtp = mtp.runs_block() && model.experts.mtp_that_runs().is_some();
-    let first = model.files().next().unwrap_or(model.path());
-    let loaded = flags.load(backend, first, &placement, console, interrupt)?;
-    if flags.ctx_size > loaded.n_ctx_train() {
-        let (asked, trained) = (flags.ctx_size, loaded.n_ctx_train());
-        console.remark(&format!(
-            "windows of {asked} tokens (-c) are longer than the {trained} that the model was trained on"
-        ));
-    }
+) -> Result<(Usage, Loaded), Failure> {
+    let runs_mtp = mtp.runs_block() && model.experts.mtp_that_runs().is_some();
+    let loaded = flags.start(model, runs_mtp, console, interrupt)?;
+    let (backend, devices) = (loaded.backend, loaded.devices.clone());
     let options = options(texts, flags, mtp, interrupt);
     let profiled = stage(&mut *console.progress(), "profiling", Unit::Tokens, |progress| {
-        profile::profile(&loaded, &model.experts, corpora, &options, progress)
+        profile::profile(&loaded.model, &model.experts, corpora, &options, progress)
     })?;
     // What was profiled has to be what the header was read of.
     model.file.check_unchanged().map_err(Failure::running)?;
@@ -146,7 +132,9 @@ pub fn run_profile(
         variables: backend.variables(),
         ctx_size: flags.ctx_size,
     };
-    profiled.into_usage(model.path(), &model.identity, circumstances).map_err(Failure::running)
+    let usage =
+        profiled.into_usage(model.path(), &model.identity, circumstances).map_err(Failure::running)?;
+    Ok((usage, loaded))
 }
 
 fn say_what_was_profiled(profiled: &profile::Profile, devices: &[String], console: Console) {

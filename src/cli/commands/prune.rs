@@ -63,6 +63,7 @@ pub fn prune(args: &PruneArgs, console: Console) -> Result<(), Failure> {
     let selection = args.choose.selection();
     selection.check_early(&model, keep, console)?;
     let usage = open_usage(path, &model, console)?;
+    let selection = selection.resolved(&usage)?;
     let plan = selection.plan(&model, &usage, keep, args.cut.shards)?;
     let interrupt = catch_interrupts();
     let coverages = plan::coverage(&usage, &plan.keep);

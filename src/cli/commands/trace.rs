@@ -76,6 +76,7 @@ pub fn trace(args: &TraceArgs, console: Console) -> Result<(), Failure> {
     }
     // Turns are told from the roles.
     let texts = TextFlags {
+        holdout: None,
         files: args.files.clone(),
         chunks: args.chunks,
         score_data: ScoreData::Counts,

@@ -6,8 +6,10 @@ use crate::cli::failure::Failure;
 use crate::llama::{
     Backend, BufferType, ContextSettings, Device, FlashAttention, LlamaError, LoadMode, Model, Placement,
 };
+use crate::moe::MoeModel;
 use crate::progress::{Interrupt, Unit, stage};
 use crate::sys::usable_cores;
+use crate::windows::{KvUnified, WindowOptions};
 use clap::Args;
 use std::path::Path;
 
@@ -80,6 +82,16 @@ fn gpu_layers(text: &str) -> Result<i32, String> {
         "all" | "auto" => Ok(-1),
         _ => text.parse().map_err(|_| "expected a number of layers, or \"all\"".to_owned()),
     }
+}
+
+/// A loaded model, and what it runs on.
+pub struct Loaded {
+    /// llama.cpp.
+    pub backend: &'static Backend,
+    /// The devices that compute.
+    pub devices: Vec<String>,
+    /// The model.
+    pub model: Model,
 }
 
 impl LlamaFlags {
@@ -165,6 +177,39 @@ impl LlamaFlags {
             overrides.push((format!(r"blk\.{layer}\.{experts}"), cpu.buffer_type()));
         }
         Ok(overrides)
+    }
+
+    /// Starts llama.cpp and loads the model of these files; with `mtp`, its blocks of multi-token prediction too.
+    pub fn start(
+        &self,
+        model: &MoeModel,
+        mtp: bool,
+        console: Console,
+        interrupt: Interrupt,
+    ) -> Result<Loaded, Failure> {
+        let backend = Backend::start().map_err(Failure::running)?;
+        let (mut placement, devices) = self.placement(backend, console)?;
+        placement.mtp = mtp;
+        let first = model.files().next().unwrap_or(model.path());
+        let loaded = self.load(backend, first, &placement, console, interrupt)?;
+        if self.ctx_size > loaded.n_ctx_train() {
+            let (asked, trained) = (self.ctx_size, loaded.n_ctx_train());
+            console.remark(&format!(
+                "windows of {asked} tokens (-c) are longer than the {trained} that the model was trained on"
+            ));
+        }
+        Ok(Loaded { backend, devices, model: loaded })
+    }
+
+    /// Sizes and settings of a pass over windows.
+    pub fn windows(&self, interrupt: Interrupt) -> WindowOptions {
+        WindowOptions {
+            ctx_size: self.ctx_size,
+            batch_size: self.batch_size,
+            ubatch_size: self.ubatch_size,
+            kv_unified: KvUnified::Auto,
+            settings: self.settings(interrupt),
+        }
     }
 
     /// Loads the model, with a progress bar.

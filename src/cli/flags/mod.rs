@@ -1,6 +1,10 @@
 //! Flags that several commands share.
 
 #[cfg(feature = "llama")]
+pub mod eval_texts;
+#[cfg(feature = "llama")]
+pub mod keep;
+#[cfg(feature = "llama")]
 pub mod llama;
 pub mod mtp;
 pub mod output;

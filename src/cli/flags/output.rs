@@ -67,6 +67,9 @@ pub struct CutReport {
     pub n_expert: u32,
     /// Experts of a layer now.
     pub k: u32,
+    /// What the experts were ranked by; absent for a plan that does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<String>,
     /// Blocks of multi-token prediction that were left out.
     pub mtp_dropped: u32,
     /// Share of the routing that the kept experts had, where a usage is at hand.
@@ -159,6 +162,7 @@ impl CutFlags {
             files: written.files.iter().map(|(path, _)| path.to_string_lossy().into_owned()).collect(),
             n_expert: model.experts.n_expert,
             k: plan.k,
+            score: plan.score.clone(),
             mtp_dropped: model.written().mtp_dropped,
             kept: coverages.map(KeptShare::from),
             ties: plan.ties,
@@ -185,6 +189,9 @@ impl CutReport {
             ),
             ("experts", format!("{} → {} a layer", self.n_expert, self.k)),
         ];
+        if let Some(score) = &self.score {
+            rows.push(("ranked by", score.clone()));
+        }
         if self.mtp_dropped > 0 {
             let blocks = if self.mtp_dropped == 1 { "the block is" } else { "the blocks are" };
             rows.push(("MTP", format!("{blocks} left out")));
