@@ -1,5 +1,6 @@
 //! The profile pass: every window of every corpus through the model, routing observed.
 
+use super::halves::Halves;
 use super::mtp_pass::MtpPass;
 use super::routing::RoutingObserver;
 use super::tally::{LayerShape, Tally, TallyError};
@@ -131,14 +132,23 @@ pub fn profile(
         parse_special: options.parse_special,
         answer: options.generate.is_some(),
     };
-    let windows = Windows::cut(model.vocab(), corpora, cut)?;
+    let mut windows = Windows::cut(model.vocab(), corpora, cut)?;
+    let halves = Halves::of(windows.parts.len());
+    for windows in &mut windows.corpora {
+        let n_windows = windows.len();
+        for (at, window) in windows.iter_mut().enumerate() {
+            let offset = halves.offset(at, n_windows);
+            window.parts.iter_mut().chain(&mut window.answer).for_each(|part| *part += offset);
+        }
+    }
+    let windows = windows;
     if let Some((corpus, _)) = corpora.iter().zip(&windows.corpora).find(|(_, windows)| windows.is_empty()) {
         return Err(ProfileError::NoTokens { corpus: corpus.name.clone() });
     }
     let mut shapes = self::shapes(experts, |layer| layer.kind != LayerKind::Mtp);
     let mtp_shapes = self::shapes(experts, |layer| mtp == Some(layer.layer));
-    let mut mtp_tally = Tally::new(mtp_shapes.clone(), options.weights, windows.parts.len());
-    let mut tally = Tally::new(shapes.clone(), options.weights, windows.parts.len());
+    let mut mtp_tally = Tally::new(mtp_shapes.clone(), options.weights, halves.n_parts());
+    let mut tally = Tally::new(shapes.clone(), options.weights, halves.n_parts());
     let total = windows.n_tokens() + windows.n_answers() * u64::from(answer_tokens);
     let mut pass = Pass {
         model,
@@ -171,7 +181,7 @@ pub fn profile(
     drop(pass);
     shapes.extend(mtp_shapes);
 
-    let tokens = tally.tokens().to_vec();
+    let tokens = halves.tokens(tally.tokens());
     let mut remarks = Vec::new();
     if windows.answers_without_beginning > 0 {
         remarks.push(format!(
@@ -190,9 +200,8 @@ pub fn profile(
         .chain(mtp_tally.finish()?)
         .map(|(layer, parts)| {
             let shape = shapes[&layer];
-            let names = windows.parts.iter().map(|part| part.name.clone());
-            let apart = names.zip(parts).filter(|(_, sums)| sums.n_tokens > 0);
-            let usage = LayerUsage::join(layer, shape.n_expert_used, apart.collect());
+            let (all, half) = halves.join(windows.parts.iter().map(|part| part.name.as_str()), parts);
+            let usage = LayerUsage { half, ..LayerUsage::join(layer, shape.n_expert_used, all) };
             check_not_all_equal(layer, shape.n_expert_used, &usage.total)
                 .map(|()| usage)
                 .map_err(TallyError::from)

@@ -5,6 +5,7 @@
 
 mod check;
 mod file;
+mod halves;
 pub mod imatrix;
 mod merge;
 mod open;
