@@ -6,7 +6,7 @@ mod failure;
 mod flags;
 mod output_files;
 
-use clap::{Parser, Subcommand};
+use clap::{ColorChoice, Parser, Subcommand};
 #[cfg(feature = "llama")]
 use commands::{devices, profile, run};
 use commands::{inspect, merge, plan, prune, report, verify};
@@ -26,6 +26,9 @@ struct Cli {
     /// Say nothing but errors
     #[arg(short, long, global = true)]
     quiet: bool,
+    /// Colours in what is printed
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
     /// Show llama.cpp's log
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     verbose: bool,
@@ -83,13 +86,13 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 }
 
 fn dispatch(cli: &Cli) -> Result<(), Failure> {
-    let console = Console { quiet: cli.quiet };
+    let console = Console { quiet: cli.quiet, color: cli.color };
     match &cli.command {
         #[cfg(feature = "llama")]
         Command::Run(args) => run::run(args, console),
         #[cfg(feature = "llama")]
         Command::Profile(args) => profile::profile(args, console),
-        Command::Report(args) => report::report(args),
+        Command::Report(args) => report::report(args, console),
         Command::Merge(args) => merge::merge(args, console),
         Command::Plan(args) => plan::plan(args, console),
         Command::Prune(args) => prune::prune(args, console),

@@ -1,8 +1,5 @@
 //! How numbers and paragraphs are written in reports.
 
-/// Columns that a report may take.
-pub(super) const WIDTH: usize = 80;
-
 /// A share as a percentage with one decimal, rounded down: 100.0% is all.
 pub fn percent(share: f64) -> String {
     format!("{}%", tenths(share))
@@ -45,14 +42,14 @@ pub(super) fn short(name: &str, width: usize) -> String {
     name.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// A paragraph broken at spaces so that no line has more than [`WIDTH`] columns, where words allow.
-pub(super) fn paragraph(text: &str) -> String {
+/// A paragraph broken at spaces so that no line has more than `width` columns, where words allow.
+pub(super) fn paragraph(text: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let line = lines.last_mut().expect("there is a line from the start");
         if line.is_empty() {
             line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= WIDTH {
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
             line.push(' ');
             line.push_str(word);
         } else {

@@ -52,7 +52,7 @@ pub fn plan(args: &PlanArgs, console: Console) -> Result<(), Failure> {
         if args.json {
             print_json(&table)?
         } else {
-            print(&table.to_string())?
+            print(&table.text(&console.style()))?
         }
         return Ok(());
     };

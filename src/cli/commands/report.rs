@@ -1,6 +1,6 @@
 //! `moeslice report`: how the routing of a usage file is spread.
 
-use crate::cli::console;
+use crate::cli::console::{self, Console};
 use crate::cli::failure::Failure;
 use crate::report::UsageReport;
 use crate::usage::Usage;
@@ -19,7 +19,7 @@ pub struct ReportArgs {
 }
 
 /// Runs `report`.
-pub fn report(args: &ReportArgs) -> Result<(), Failure> {
+pub fn report(args: &ReportArgs, console: Console) -> Result<(), Failure> {
     let usage = Usage::read(&args.usage).map_err(Failure::input)?;
     let report = UsageReport::new(&usage).ok_or_else(|| {
         Failure::input(anyhow::anyhow!("{}: no token was routed in it", args.usage.display()))
@@ -27,7 +27,7 @@ pub fn report(args: &ReportArgs) -> Result<(), Failure> {
     if args.json {
         console::print_json(&report)?
     } else {
-        console::print(&report.to_string())?
+        console::print(&report.text(&console.style()))?
     }
     Ok(())
 }
