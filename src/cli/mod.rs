@@ -9,7 +9,7 @@ mod output_files;
 use clap::{ColorChoice, Parser, Subcommand};
 #[cfg(feature = "llama")]
 use commands::{devices, profile, run};
-use commands::{inspect, merge, plan, prune, report, verify};
+use commands::{imatrix, inspect, merge, plan, prune, report, verify};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
@@ -50,6 +50,8 @@ enum Command {
     Plan(plan::PlanArgs),
     /// Cut experts out of a model, by a usage file or a plan
     Prune(Box<prune::PruneArgs>),
+    /// Cut an importance matrix as its model was cut, to requantise the pruned model with it
+    Imatrix(imatrix::ImatrixArgs),
     /// Check that a pruned model is a true cut of its base
     Verify(verify::VerifyArgs),
     /// Show the experts of a model file: tensors, bytes, routing, possible K
@@ -96,6 +98,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Merge(args) => merge::merge(args, console),
         Command::Plan(args) => plan::plan(args, console),
         Command::Prune(args) => prune::prune(args, console),
+        Command::Imatrix(args) => imatrix::imatrix(args, console),
         Command::Verify(args) => verify::verify(args, console),
         Command::Inspect(args) => inspect::inspect(args),
         #[cfg(feature = "llama")]

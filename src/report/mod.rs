@@ -3,6 +3,9 @@
 //! [`UsageReport`] reads a usage alone; [`PlanTable`] holds it against a model. Both serialise to the JSON of
 //! `--json` and print as text: in a pipe plain and of at most 80 columns, on a terminal as its [`TextStyle`] says.
 
+mod card;
+mod figures;
+pub mod html;
 mod layers;
 mod overlap;
 mod plan_table;
@@ -16,6 +19,11 @@ mod text;
 #[cfg_attr(not(feature = "cli"), allow(dead_code))]
 mod wording;
 
+pub use card::Card;
+pub use figures::{
+    Divergence, Figures, FiguresError, Measured, MeasuredCorpus, MeasuredModel, MeasuredRow, MeasuredRun,
+    Noise,
+};
 pub use layers::{LayerRow, LayerTable, Spread};
 pub use overlap::{Overlap, OverlapRow};
 pub use plan_table::{PlanRow, PlanTable};
@@ -57,6 +65,9 @@ pub struct UsageReport {
     /// Whether half of the text would have chosen the same experts; absent where the usage does not know its halves.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub stability: Option<Stability>,
+    /// What was measured, where it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
     /// What the table means for a choice of K.
     pub meaning: String,
     /// What it cannot know.
@@ -189,6 +200,7 @@ impl UsageReport {
             stability: Stability::by_frequency(usage, &ks),
             meaning: ranked.meaning(&enough)?,
             enough,
+            measured: None,
             limits: "The table counts selections. It cannot know what the lost share costs in quality, nor what \
                      texts unlike these need (another language, another task): measure a cut, for example with \
                      llama-perplexity, also on a text that was not profiled."

@@ -57,6 +57,19 @@ impl PlanTable {
             near.dedup();
             near
         };
+        Self::of(planner, size, candidates)
+    }
+
+    /// The candidates that are named, ascending.
+    ///
+    /// # Errors
+    /// As [`PlanTable::new`].
+    pub fn of(
+        planner: &Planner<'_>,
+        size: &SizeOf<'_>,
+        candidates: Vec<u32>,
+    ) -> Result<PlanTable, PlanError> {
+        let experts = planner.experts();
         let mut rows = Vec::with_capacity(candidates.len());
         for k in candidates {
             let choice = match planner.choose(k) {

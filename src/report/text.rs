@@ -1,8 +1,8 @@
 //! The reports as text.
 
 use super::table::plain;
-use super::wording::{grouped, paragraph, percent, ratio, short, tenths};
-use super::{Overlap, PlanTable, Stability, TextStyle, UsageReport};
+use super::wording::{digits, grouped, paragraph, percent, ratio, short, tenths};
+use super::{Measured, Overlap, PlanTable, Stability, TextStyle, UsageReport};
 use crate::plan::Coverage;
 use crate::units::ByteCount;
 use std::fmt;
@@ -84,6 +84,9 @@ impl UsageReport {
         if let Some(stability) = &self.stability {
             text += &format!("\n{}", stability.text(Some(self.enough.k), style));
         }
+        if let Some(measured) = &self.measured {
+            text += &format!("\n{}", measured.text(style));
+        }
         text + &format!("\n{}{}", prose(&self.meaning), prose(&self.limits))
     }
 
@@ -137,23 +140,6 @@ impl UsageReport {
             })
             .collect();
         plain(&["layer", "tokens", "max/min", "std/mean", "dead", "entropy (bits)"], &rows, 0)
-    }
-
-    fn median_line(&self) -> String {
-        let layers = &self.layers;
-        let live = ratio(layers.median_max_min_ratio_live);
-        let dead = layers.layers_with_dead_experts;
-        let median = match layers.median_max_min_ratio {
-            Some(median) => format!("Median max/min ratio of the layers: {} (1 is even).", ratio(median)),
-            None => "The median max/min ratio of the layers is infinite, by experts never selected.".into(),
-        };
-        match dead {
-            0 => format!("{median} No expert is dead."),
-            _ => format!(
-                "{median} {dead} of {} layers have dead experts; without those the median is {live}.",
-                layers.rows.len()
-            ),
-        }
     }
 }
 
@@ -218,6 +204,32 @@ impl Stability {
             text += &format!("\n{}", paragraph(&row.meaning(), style.prose()));
         }
         text
+    }
+}
+
+impl Measured {
+    fn text(&self, style: &TextStyle) -> String {
+        let mut text = format!("{}\n\n", style.heading("What was measured of the model:"));
+        let rows: Vec<Vec<String>> = self
+            .rows
+            .iter()
+            .map(|row| {
+                let kl = row.all.kl.map(|kl| (digits(kl.kl_mean), digits(kl.kl_err)));
+                let (kl, kl_err) = kl.unwrap_or_else(|| ("-".into(), "-".into()));
+                vec![
+                    row.score.clone().unwrap_or_else(|| "-".into()),
+                    row.k.to_string(),
+                    ByteCount(row.bytes).to_string(),
+                    digits(row.all.ppl),
+                    digits(row.all.ppl_err),
+                    kl,
+                    kl_err,
+                ]
+            })
+            .collect();
+        text += &style.table(plain(&["score", "K", "size", "PPL", "±", "KL", "±"], &rows, 1));
+        let corpora: Vec<&str> = self.corpora.iter().map(|corpus| corpus.name.as_str()).collect();
+        text + &format!("\n{}", paragraph(&format!("Measured on {}.", corpora.join(", ")), style.prose()))
     }
 }
 

@@ -21,6 +21,16 @@ pub(super) fn ratio(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
+/// A measured value with about three digits.
+pub(super) fn digits(value: f64) -> String {
+    match value.abs() {
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.01 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
+}
+
 /// A number with thousands apart.
 pub(super) fn grouped(value: u64) -> String {
     let digits = value.to_string();

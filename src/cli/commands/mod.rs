@@ -2,6 +2,7 @@
 
 #[cfg(feature = "llama")]
 pub mod devices;
+pub mod imatrix;
 pub mod inspect;
 pub mod merge;
 pub mod plan;
