@@ -24,6 +24,7 @@ pub(super) fn ratio(value: f64) -> String {
 /// A measured value with about three digits.
 pub(super) fn digits(value: f64) -> String {
     match value.abs() {
+        0.0 => "0".into(),
         size if size >= 100.0 => format!("{value:.0}"),
         size if size >= 10.0 => format!("{value:.1}"),
         size if size >= 0.01 => format!("{value:.2}"),

@@ -1,7 +1,9 @@
 //! Slicing an importance matrix as its model was sliced, so that the cut can be requantised.
 //!
-//! `llama-imatrix` writes, for each weight matrix of the experts, `<name>.in_sum2` `[n_in, n_expert]` and `<name>.counts`
-//! `[1, n_expert]`. The rows of the experts that stayed are copied by the id map of the cut; all else is the same bytes.
+//! `llama-imatrix` writes, for each weight matrix of the experts, `<name>.in_sum2` `[n_in, n_expert]`, `<name>.counts`
+//! `[1, n_expert]`, and in newer versions `<name>.in_sum`, of the shape of the first, and `<name>.stats`. The rows of the
+//! experts that stayed are copied by the id map of the cut. The statistics, which no quantisation reads, are those of all
+//! experts together and cannot be told for some of them, so they are left out. All else is the same bytes.
 
 use crate::gguf::{GgufError, Model, Tensor, TensorInfo, write_model};
 use crate::moe::{Experts, IdMap, IdMapError, MoeModel, Role};
@@ -9,8 +11,14 @@ use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
-/// Endings of the tensors of an imatrix.
-const SUFFIXES: [&str; 2] = [".in_sum2", ".counts"];
+/// Sums of squared inputs, a row an expert.
+const SQUARES: &str = ".in_sum2";
+/// Sums of inputs.
+const SUMS: &str = ".in_sum";
+/// Tokens, one number an expert.
+const COUNTS: &str = ".counts";
+/// Statistics of a whole matrix.
+const STATS: &str = ".stats";
 
 /// A sliced importance matrix.
 #[derive(Clone, Debug)]
@@ -94,20 +102,25 @@ pub fn slice_imatrix(path: &Path, pruned: &MoeModel) -> Result<SlicedImatrix, Im
     let (mut sliced, mut left_out) = (0, Vec::new());
     for tensor in imatrix.tensors() {
         let name = &tensor.info.name;
-        let suffix = SUFFIXES.iter().find(|suffix| name.ends_with(**suffix)).copied().unwrap_or_default();
-        let weights = &name[..name.len() - suffix.len()];
+        let (weights, suffix) = [SQUARES, SUMS, COUNTS, STATS]
+            .iter()
+            .find_map(|suffix| Some((name.strip_suffix(suffix)?, *suffix)))
+            .unwrap_or((name, ""));
         if is_gone(weights, experts) {
             left_out.push(weights);
             continue;
         }
         let mut data = read(&imatrix, tensor)?;
         let mut info = tensor.info.clone();
-        if let Some(&(layer, row)) = matrices.get(weights) {
+        if let Some(&(layer, n_in)) = matrices.get(weights) {
+            if suffix == STATS {
+                continue;
+            }
             let originals = ids.layer(layer).unwrap_or_default();
             let uneven = experts.arch.is_some_and(|arch| arch.per_layer_experts);
-            let layer = Rows { originals, n_expert: ids.original_count(), uneven, n_in: row };
-            data = layer.of(path, &mut info, &data, suffix)?;
-            sliced += usize::from(suffix == SUFFIXES[0]);
+            let rows = Rows { originals, n_expert: ids.original_count(), uneven, n_in };
+            data = rows.of(path, &mut info, &data, suffix)?;
+            sliced += usize::from(suffix == SQUARES);
         }
         tensors.push((info, data));
     }
@@ -181,7 +194,7 @@ impl Rows<'_> {
         data: &[u8],
         suffix: &str,
     ) -> Result<Vec<u8>, ImatrixSliceError> {
-        let wanted = if suffix == SUFFIXES[1] { 1 } else { self.n_in };
+        let wanted = if suffix == COUNTS { 1 } else { self.n_in };
         let [row, found] = [0, 1].map(|at| info.dims.get(at).copied().unwrap_or(1));
         let known = self.originals.iter().all(|&id| u64::from(id) < found);
         let whole = found == u64::from(self.n_expert) || self.uneven && found < u64::from(self.n_expert);

@@ -13,6 +13,7 @@ mod mtp;
 #[cfg(feature = "llama")]
 mod profile;
 mod prune;
+mod report;
 #[cfg(feature = "llama")]
 mod run;
 mod support;

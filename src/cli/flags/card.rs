@@ -10,7 +10,7 @@ use crate::plan::{Coverages, Plan};
 use crate::report::html::shell_word;
 use crate::report::{Card, Measured, StabilityRow};
 use crate::sys::folder_of;
-use std::path::PathBuf;
+use std::path::{Path, PathBuf};
 
 /// The name of a model card on model hubs.
 const NAME: &str = "README.md";
@@ -34,6 +34,18 @@ pub fn check(cut: &CutFlags, outputs: &mut OutputFiles) -> Result<(), Failure> {
     outputs.add_small(&path(cut), cut.force)
 }
 
+/// A word of the command line for strangers: an absolute path becomes a name, for they have other folders.
+fn without_folders(word: &str) -> String {
+    let (before, path) = match word.split_once('=') {
+        Some((name, path)) if path.starts_with('/') => (format!("{name}="), path),
+        _ => (String::new(), word),
+    };
+    match Path::new(path).file_name().filter(|_| path.starts_with('/')) {
+        Some(name) => before + &name.to_string_lossy(),
+        None => word.to_owned(),
+    }
+}
+
 /// Writes the card beside the pruned file.
 pub fn write(
     cut: &CutFlags,
@@ -42,11 +54,11 @@ pub fn write(
     console: Console,
 ) -> Result<(), Failure> {
     let name = |file: &String| {
-        let path = std::path::Path::new(file);
+        let path = Path::new(file);
         path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
     };
     let files: Vec<String> = written.files.iter().map(name).collect();
-    let command: Vec<String> = command_line().iter().map(|word| shell_word(word)).collect();
+    let command: Vec<String> = command_line().iter().map(|word| shell_word(&without_folders(word))).collect();
     let CardSubject { model, plan, coverages, stability, measured } = *subject;
     let card = Card {
         model,
@@ -63,4 +75,15 @@ pub fn write(
     write_small(&path, card.text().as_bytes(), cut.force)?;
     console.remark(&format!("wrote {}", path.display()));
     Ok(())
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn command_for_strangers_has_no_folders_of_ours() {
+        let words = ["-m", "/home/ada/m.gguf", "dev=/home/ada/src", "src/a.rs", "--keep=75%", "/"];
+        assert_eq!(words.map(without_folders), ["-m", "m.gguf", "dev=src", "src/a.rs", "--keep=75%", "/"]);
+    }
 }

@@ -47,6 +47,8 @@ impl Case {
                 let sums: Vec<f32> =
                     (0..n_in * N).map(|at| (at / n_in) as f32 + 10.0 * layer as f32).collect();
                 tensors.push(tensor(&(name(part) + ".in_sum2"), &[n_in, N], &sums));
+                tensors.push(tensor(&(name(part) + ".in_sum"), &[n_in, N], &sums));
+                tensors.push(tensor(&(name(part) + ".stats"), &[2], &[1.0, 2.0]));
                 tensors.push(tensor(&(name(part) + ".counts"), &[1, N], &[0.0, 1.0, 2.0, 3.0]));
             }
         }
@@ -98,7 +100,9 @@ fn imatrix_keeps_the_rows_of_the_experts_that_stayed() {
     assert_eq!(values("blk.1.ffn_down_exps.weight.in_sum2"), (vec![2, 2], vec![10.0, 10.0, 12.0, 12.0]));
     assert_eq!(values("blk.0.ffn_gate_exps.weight.counts"), (vec![1, 2], vec![1.0, 3.0]));
     assert_eq!(values("blk.1.ffn_gate_inp.weight.in_sum2"), (vec![3], vec![7.0, 8.0, 9.0]), "no expert axis");
+    assert_eq!(values("blk.0.ffn_down_exps.weight.in_sum"), (vec![2, 2], vec![1.0, 1.0, 3.0, 3.0]));
     let model = Model::open(&case.path("sliced.gguf")).unwrap();
+    assert_eq!(model.tensor("blk.0.ffn_down_exps.weight.stats"), None, "true of all experts together");
     assert_eq!(model.metadata().get("imatrix.chunk_count").and_then(|value| value.as_u64()), Some(5));
 }
 

@@ -37,7 +37,7 @@ function drawChart(element, chart) {
     const end = x > (box.left + box.right) / 2;
     svg.append(
       make('line', { x1: x, x2: x, y1: box.top, y2: box.bottom, class: 'mark' }),
-      make('text', { x: x + (end ? -6 : 6), y: box.bottom - 8, class: 'axis strong', 'text-anchor': end ? 'end' : 'start' }, chart.mark.text));
+      make('text', { x: x + (end ? -6 : 6), y: chart.mark.high ? box.top + 10 : box.bottom - 8, class: 'axis strong', 'text-anchor': end ? 'end' : 'start' }, chart.mark.text));
   }
   for (const line of chart.lines) {
     svg.append(make('path', { d: path(line.points.map(([x, y]) => [px(x), py(y)])), class: `line ${line.class}` }));
@@ -119,8 +119,8 @@ for (const [id, of, name] of [
   const from = name === 'Perplexity' ? low - (high - low) * 0.08 : 0;
   drawings.push(() => drawChart(byId(id), {
     label: `${name} by the number of experts; the table below has the figures`,
-    x: [points[0][0], points.at(-1)[0]], y: [from, high * 1.02 || 1], yText: digits, xLabel: 'experts in each layer, K',
-    lines: [{ class: 'blue', points, dots: true }], mark: chosen, stops: rows.map((row) => row.k),
+    x: [points[0][0], points.at(-1)[0]], y: [from, high * 1.02 || 1], yText: (value) => String(value), xLabel: 'experts in each layer, K',
+    lines: [{ class: 'blue', points, dots: true }], mark: chosen && { ...chosen, high: true }, stops: rows.map((row) => row.k),
     words: (k) => {
       const [, value, error] = points.find(([x]) => x === k);
       return [`K = ${k}`, `${name} ${digits(value)} ± ${digits(error)}`];

@@ -9,7 +9,9 @@ const byId = (id) => document.getElementById(id);
 const grouped = (value) => String(Math.round(value)).replace(/\B(?=(\d{3})+$)/g, ',');
 // Rounded down, so that 100.0% is all.
 const percent = (share) => `${(Math.floor(share * 1000 + 1e-9) / 10).toFixed(1)}%`;
-const digits = (value) => (value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value >= 0.01 ? value.toFixed(2) : value.toFixed(4));
+// Small shares with two digits: the even share of 512 experts is 0.20%.
+const finely = (share) => (share >= 0.01 || share === 0 ? percent(share) : `${(share * 100).toPrecision(2)}%`);
+const digits = (value) => (value === 0 ? '0' : value >= 100 ? value.toFixed(0) : value >= 10 ? value.toFixed(1) : value >= 0.01 ? value.toFixed(2) : value.toFixed(4));
 const bytes = (value) => {
   let unit = 0;
   while (value >= 1024 && unit < 5) { value /= 1024; unit += 1; }
@@ -37,7 +39,7 @@ function expertLines(layer, id, corpus) {
   return [
     `Layer ${layer.layer}, expert ${id}`,
     `${grouped(count)} of ${grouped(sums.n_tokens)} tokens${corpus === null ? '' : ` of ${corpus}`}`,
-    `${selections ? percent(count / selections) : '0.0%'} of the routing, ${even ? (count / even).toFixed(1) : '0.0'}× the even share`,
+    `${finely(selections ? count / selections : 0)} of the routing, ${even ? (count / even).toFixed(1) : '0.0'}× the even share`,
     `rank ${rank} of ${sums.count.length}${kept ? (isKept(layer, id) ? ', stays' : ', is cut') : ''}`,
   ];
 }

@@ -34,7 +34,7 @@ function geometry() {
   const width = Math.max(200, canvas.clientWidth);
   const left = layers.at(-1).layer > 99 ? 34 : 26;
   const row = Math.max(4, Math.min(30, Math.floor(520 / layers.length)));
-  return { width, left, row, top: 2, cell: (width - left) / widest, height: layers.length * row + 26 };
+  return { width, left, row, top: 7, cell: (width - left) / widest, height: layers.length * row + 31 };
 }
 
 function drawHeat() {

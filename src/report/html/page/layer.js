@@ -82,7 +82,7 @@ function fillTable() {
   const all = layer.total.count.reduce((sum, count) => sum + count, 0);
   const rows = layer.total.count.map((count, id) => make('tr', {},
     make('th', { scope: 'row' }, String(id)),
-    ...[rank.get(id), grouped(count), percent(count / all),
+    ...[rank.get(id), grouped(count), finely(count / all),
       ...(corpora.length > 1 ? corpora.map((corpus) => grouped(layer.corpora[corpus].count[id])) : []),
       ...(layer.total.weight ? [layer.total.weight[id].toFixed(1)] : []),
       ...(kept ? [isKept(layer, id) ? 'yes' : 'no'] : [])].map((text) => make('td', {}, String(text)))));
