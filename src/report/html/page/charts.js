@@ -67,7 +67,11 @@ function drawChart(element, chart) {
     chart.stops.forEach((stop, index) => { if (Math.abs(px(stop) - x) < Math.abs(px(chart.stops[best]) - x)) best = index; });
     say(best, event.clientX, event.clientY);
   };
-  const leave = () => { cursor.setAttribute('visibility', 'hidden'); hideTip(); };
+  const leave = (event) => {
+    if (event.pointerType === 'touch') return;
+    cursor.setAttribute('visibility', 'hidden');
+    hideTip();
+  };
   svg.addEventListener('pointermove', onPointer);
   svg.addEventListener('pointerdown', onPointer);
   svg.addEventListener('pointerleave', leave);

@@ -65,6 +65,9 @@ function showTip(lines, x, y) {
   tip.style.top = `${y + 18 + height > innerHeight ? Math.max(8, y - height - 14) : y + 18}px`;
 }
 const hideTip = () => { tip.hidden = true; };
+// A finger leaves as soon as it is lifted: what it showed stays until it touches something else.
+const leaveTip = (event) => { if (event.pointerType !== 'touch') hideTip(); };
+addEventListener('pointerdown', hideTip, { capture: true });
 addEventListener('scroll', hideTip, { passive: true });
 addEventListener('keydown', (event) => { if (event.key === 'Escape') hideTip(); });
 

@@ -120,7 +120,7 @@ canvas.addEventListener('pointerdown', (event) => {
   const found = cellAt(event);
   if (found) { Object.assign(state, { row: found.at, place: found.place }); drawLayer(); }
 });
-canvas.addEventListener('pointerleave', hideTip);
+canvas.addEventListener('pointerleave', leaveTip);
 canvas.addEventListener('focus', drawHeat);
 canvas.addEventListener('blur', () => { hideTip(); drawHeat(); });
 canvas.addEventListener('keydown', (event) => {

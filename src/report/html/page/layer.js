@@ -31,7 +31,7 @@ function drawLayer() {
   };
   svg.addEventListener('pointermove', onPointer);
   svg.addEventListener('pointerdown', onPointer);
-  svg.addEventListener('pointerleave', hideTip);
+  svg.addEventListener('pointerleave', leaveTip);
   element.replaceChildren(svg);
   if (!byId('experts').hidden) fillTable();
 }
@@ -69,7 +69,7 @@ function drawSkew() {
   };
   svg.addEventListener('pointermove', onPointer);
   svg.addEventListener('pointerdown', onPointer);
-  svg.addEventListener('pointerleave', hideTip);
+  svg.addEventListener('pointerleave', leaveTip);
   element.replaceChildren(svg);
 }
 drawings.push(drawSkew);
