@@ -13,26 +13,35 @@ pub fn build() -> Result<(), String> {
     let tools = tools::check(vulkan)?;
     let options = native::Options::new(&source, vulkan, &tools);
     let built = native::build(&source, &options)?;
-    native::link(&built, vulkan)?;
+    let common = native::build_common(&source, &options)?;
+    native::link(&built, &common, vulkan)?;
     compile_shim(&source);
     generate_bindings(&source)
 }
 
-fn include_folders(source: &source::Source) -> [PathBuf; 3] {
-    [source.folder.join("include"), source.folder.join("ggml/include"), source.folder.join("src")]
+fn include_folders(source: &source::Source) -> [PathBuf; 5] {
+    ["include", "ggml/include", "src", "common", "vendor"].map(|name| source.folder.join(name))
 }
 
 fn compile_shim(source: &source::Source) {
-    for file in ["native/shim.cpp", "native/shim.h", "native/wrapper.h"] {
+    // One file a topic.
+    let files = ["native/shim.cpp", "native/chat_shim.cpp"];
+    for file in files.iter().chain(&[
+        "native/shim.h",
+        "native/chat_shim.h",
+        "native/guarded.h",
+        "native/fixed_clock.h",
+        "native/wrapper.h",
+    ]) {
         println!("cargo:rerun-if-changed={file}");
     }
-    cc::Build::new()
-        .cpp(true)
-        .std("c++17")
-        .opt_level(2)
-        .includes(include_folders(source))
-        .file("native/shim.cpp")
-        .compile("moeslice_shim");
+    let mut shim = cc::Build::new();
+    shim.cpp(true).std("c++17").opt_level(2).flag("-include").flag("native/fixed_clock.h").files(files);
+    // Warnings about llama.cpp's headers are not ours.
+    for folder in include_folders(source) {
+        shim.flag("-isystem").flag(folder);
+    }
+    shim.compile("moeslice_shim");
 }
 
 fn generate_bindings(source: &source::Source) -> Result<(), String> {

@@ -53,14 +53,17 @@ pub fn check(vulkan: bool) -> Result<Tools, String> {
     message.push_str("On Debian and Ubuntu, scripts/setup installs all of it.\n");
     if vulkan {
         message.push_str(
-            "Without Vulkan, for the CPU alone: cargo build --no-default-features --features llama\n",
+            "Without Vulkan, for the CPU alone: cargo build --no-default-features --features cli,llama\n",
         );
     }
-    message.push_str("Without llama.cpp, for the offline tools alone: cargo build --no-default-features");
+    message.push_str(
+        "Without llama.cpp, for the offline tools alone: cargo build --no-default-features --features cli",
+    );
     Err(message)
 }
 
-fn runs(program: &str) -> bool {
+/// Whether `program` can be started.
+pub fn runs(program: &str) -> bool {
     Command::new(program)
         .arg("--version")
         .stdout(Stdio::null())

@@ -199,14 +199,11 @@ fn scattered_usage(path: &Path) -> anyhow::Result<Usage> {
         model: ProfiledModel::new(path, &identity),
         run: Run {
             moeslice: env!("CARGO_PKG_VERSION").into(),
-            llama_cpp: None,
             imported_from: Some("random numbers".into()),
-            devices: vec![],
             ctx_size: 512,
             batch_size: 512,
             ubatch_size: 512,
-            wall_seconds: 0.0,
-            merged_from: vec![],
+            ..Run::default()
         },
         corpora: vec![Corpus { name: "random".into(), files: vec![], tokens: TOKENS }],
         layers: layers.collect(),

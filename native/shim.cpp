@@ -1,24 +1,11 @@
 #include "shim.h"
 
+#include "guarded.h"
 #include "llama-ext.h"
+#include "llama-model.h"
 
-#include <cstdio>
-#include <exception>
 #include <memory>
 #include <stdexcept>
-
-// Runs `call`; an exception becomes its text in `error` and the value `thrown`.
-template <typename Result, typename Call>
-static Result guarded(Result thrown, char * error, size_t error_size, Call call) {
-    try {
-        return call();
-    } catch (const std::exception & e) {
-        std::snprintf(error, error_size, "%s", e.what());
-    } catch (...) {
-        std::snprintf(error, error_size, "an exception of unknown type");
-    }
-    return thrown;
-}
 
 llama_model * moeslice_model_load(const char ** paths, size_t n_paths, llama_model_params params, char * error, size_t error_size) {
     return guarded<llama_model *>(nullptr, error, error_size, [&] {
@@ -55,12 +42,55 @@ void moeslice_keep_states(llama_context * context) {
     llama_set_embeddings_nextn(context, true, /*masked=*/false);
 }
 
-const float * moeslice_state(llama_context * context, int32_t index) {
-    try {
-        return llama_get_embeddings_nextn_ith(context, index);
-    } catch (...) {
-        return nullptr;
-    }
+// Puts what `get` gives into `row`.
+template <typename Get>
+static int32_t guarded_row(const float ** row, char * error, size_t error_size, Get get) {
+    return guarded<int32_t>(MOESLICE_THREW, error, error_size, [&] {
+        *row = get();
+        return 0;
+    });
+}
+
+int32_t moeslice_state(llama_context * context, int32_t index, const float ** row, char * error, size_t error_size) {
+    return guarded_row(row, error, error_size, [&] { return llama_get_embeddings_nextn_ith(context, index); });
+}
+
+int32_t moeslice_logits(llama_context * context, int32_t index, const float ** row, char * error, size_t error_size) {
+    return guarded_row(row, error, error_size, [&] { return llama_get_logits_ith(context, index); });
+}
+
+int32_t moeslice_embedding(llama_context * context, int32_t index, const float ** row, char * error, size_t error_size) {
+    return guarded_row(row, error, error_size, [&] { return llama_get_embeddings_seq(context, index); });
+}
+
+int32_t moeslice_memory_clear(llama_context * context, char * error, size_t error_size) {
+    return guarded<int32_t>(MOESLICE_THREW, error, error_size, [&] {
+        if (llama_memory_t memory = llama_get_memory(context)) {
+            llama_memory_clear(memory, /*data=*/true);
+        }
+        return 0;
+    });
+}
+
+int32_t moeslice_tensor_get(const ggml_tensor * tensor, void * data, size_t offset, size_t size, char * error, size_t error_size) {
+    return guarded<int32_t>(MOESLICE_THREW, error, error_size, [&] {
+        ggml_backend_tensor_get(tensor, data, offset, size);
+        return 0;
+    });
+}
+
+int32_t moeslice_tensor_get_2d(const ggml_tensor * tensor, void * data, size_t offset, size_t size, size_t n_copies, size_t stride_tensor, size_t stride_data, char * error, size_t error_size) {
+    return guarded<int32_t>(MOESLICE_THREW, error, error_size, [&] {
+        ggml_backend_tensor_get_2d(tensor, data, offset, size, n_copies, stride_tensor, stride_data);
+        return 0;
+    });
+}
+
+int32_t moeslice_tensor_set(ggml_tensor * tensor, const void * data, size_t offset, size_t size, char * error, size_t error_size) {
+    return guarded<int32_t>(MOESLICE_THREW, error, error_size, [&] {
+        ggml_backend_tensor_set(tensor, data, offset, size);
+        return 0;
+    });
 }
 
 int32_t moeslice_decode_states(llama_context * context, const llama_token * tokens, const float * states, size_t n_embd, int32_t n_tokens, int32_t first_position, char * error, size_t error_size) {
@@ -92,6 +122,18 @@ int32_t moeslice_tokenize(const llama_vocab * vocab, const char * text, int32_t 
     return guarded<int32_t>(MOESLICE_THREW, error, error_size, [&] {
         return llama_tokenize(vocab, text, text_bytes, tokens, capacity, add_special, parse_special);
     });
+}
+
+bool moeslice_model_is_causal(const llama_model * model) {
+    return model->hparams.causal_attn;
+}
+
+uint32_t moeslice_model_n_ctx_original(const llama_model * model) {
+    return model->hparams.n_ctx_orig_yarn;
+}
+
+ggml_backend_dev_t moeslice_model_device(const llama_model * model, size_t index) {
+    return index < size_t(llama_model_n_devices(model)) ? llama_model_get_device(model, int(index)) : nullptr;
 }
 
 const char * moeslice_architecture_name(size_t index) {

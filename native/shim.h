@@ -23,12 +23,30 @@ int32_t moeslice_decode(struct llama_context * context, struct llama_batch batch
 int32_t moeslice_encode(struct llama_context * context, struct llama_batch batch, char * error, size_t error_size);
 // Keeps the state of every token that the blocks of multi-token prediction continue from.
 void moeslice_keep_states(struct llama_context * context);
-// The state of the token at `index` of the last batch, llama_model_n_embd_out floats; NULL when there is none.
-const float * moeslice_state(struct llama_context * context, int32_t index);
+// Each puts a row of floats that stays until the next batch into `row`, NULL when there is none: the state of the token
+// at `index` of the last batch (llama_model_n_embd_out floats), its logits (one a token of the vocabulary), the pooled
+// embedding of the sequence `index` (llama_model_n_embd_out floats).
+int32_t moeslice_state(struct llama_context * context, int32_t index, const float ** row, char * error, size_t error_size);
+int32_t moeslice_logits(struct llama_context * context, int32_t index, const float ** row, char * error, size_t error_size);
+int32_t moeslice_embedding(struct llama_context * context, int32_t index, const float ** row, char * error, size_t error_size);
+// Forgets all sequences; a context without memory has none.
+int32_t moeslice_memory_clear(struct llama_context * context, char * error, size_t error_size);
 // Runs `n_tokens` tokens of sequence 0, each from its state, through the block of a context of type MTP. Every token is an output.
 int32_t moeslice_decode_states(struct llama_context * context, const llama_token * tokens, const float * states, size_t n_embd, int32_t n_tokens, int32_t first_position, char * error, size_t error_size);
 int32_t moeslice_synchronize(struct llama_context * context, char * error, size_t error_size);
 int32_t moeslice_tokenize(const struct llama_vocab * vocab, const char * text, int32_t text_bytes, llama_token * tokens, int32_t capacity, bool add_special, bool parse_special, char * error, size_t error_size);
+
+// Access to the data of a tensor, as the functions of ggml-backend.h with these names have it.
+int32_t moeslice_tensor_get(const struct ggml_tensor * tensor, void * data, size_t offset, size_t size, char * error, size_t error_size);
+int32_t moeslice_tensor_get_2d(const struct ggml_tensor * tensor, void * data, size_t offset, size_t size, size_t n_copies, size_t stride_tensor, size_t stride_data, char * error, size_t error_size);
+int32_t moeslice_tensor_set(struct ggml_tensor * tensor, const void * data, size_t offset, size_t size, char * error, size_t error_size);
+
+// Whether each token attends only to those before it.
+bool moeslice_model_is_causal(const struct llama_model * model);
+// Tokens of a sequence beyond which positions are computed in another way.
+uint32_t moeslice_model_n_ctx_original(const struct llama_model * model);
+// The device at `index` among those that hold layers of the model besides the processor; NULL past the last.
+ggml_backend_dev_t moeslice_model_device(const struct llama_model * model, size_t index);
 
 // The architectures that this llama.cpp knows, by index; NULL past the last.
 const char * moeslice_architecture_name(size_t index);

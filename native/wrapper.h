@@ -5,3 +5,4 @@
 #include "gguf.h"
 #include "llama.h"
 #include "shim.h"
+#include "chat_shim.h"

@@ -1,6 +1,6 @@
 //! The JSON Schemas in `docs/`, generated from the types of the files.
 //!
-//! `UPDATE_SCHEMAS=1 cargo test schemas` writes them anew.
+//! `UPDATE_SCHEMAS=1 cargo test schemas` writes them.
 
 use crate::moe::KeptExperts;
 use crate::plan::Plan;

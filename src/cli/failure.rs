@@ -1,9 +1,13 @@
 //! How a command fails: the message, and the exit code that goes with it.
 
 use super::console::{PrintError, say};
+use crate::corpus::{ChatError, CorpusError};
 use crate::moe::KeptError;
-use crate::plan::{PlanFault, PlanFileError};
+use crate::plan::{PlanError, PlanFault, PlanFileError};
 use crate::progress::Interrupted;
+use crate::score::ScoreError;
+use crate::sys::FileError;
+use crate::usage::UsageError;
 use std::fmt::Display;
 
 /// A failed command. Exit codes: 1 failed while running, 2 wrong arguments, 3 the input is not usable, 130 interrupted.
@@ -55,23 +59,64 @@ impl Failure {
             }
             Failure::ClosedPipe => return 0,
         };
-        // Sources are part of the messages of our own errors, so only the outermost is shown.
-        match hint(error) {
-            Some(hint) => say(&format!("error: {error}; {hint}")),
-            None => say(&format!("error: {error}")),
-        }
+        say(&format!("error: {}", with_hint(error)));
         code
+    }
+}
+
+/// The message, and which flag helps. Sources are part of the messages of our own errors, so only the outermost is
+/// shown.
+pub fn with_hint(error: &anyhow::Error) -> String {
+    match hint(error) {
+        Some(hint) => format!("{error}; {hint}"),
+        None => error.to_string(),
     }
 }
 
 /// Which flag helps: the library knows the fault, the command line knows its flags.
 fn hint(error: &anyhow::Error) -> Option<&'static str> {
+    if let Some(error) = error.downcast_ref::<PlanError>() {
+        return plan_hint(error);
+    }
     if let Some(PlanFileError::Fault { fault: PlanFault::Kept(KeptError::MissingMtp { .. }), .. }) =
         error.downcast_ref()
     {
         return Some("--mtp drop does the latter");
     }
+    if let Some(CorpusError::Chat(error)) = error.downcast_ref() {
+        return match error {
+            ChatError::NoTemplate { .. } => Some("--chat-template gives one"),
+            ChatError::Template { .. } => Some("--chat-template gives another one"),
+            ChatError::Bad { total, bad, .. } if bad.len() < *total => {
+                Some("--skip-bad goes on without them")
+            }
+            _ => None,
+        };
+    }
+    if let Some(UsageError::Gguf { .. }) = error.downcast_ref() {
+        return Some("`plan` and `prune --usage` take it so");
+    }
+    if let Some(FileError::Exists { .. }) = error.downcast_ref() {
+        return Some("--force replaces it");
+    }
     None
+}
+
+fn plan_hint(error: &PlanError) -> Option<&'static str> {
+    match error {
+        PlanError::Mtp { runs: true, .. } => {
+            Some("--mtp profile counts it, --mtp drop leaves it out, prune --plan takes a plan")
+        }
+        PlanError::Mtp { runs: false, .. } => Some("--mtp drop leaves it out, prune --plan takes a plan"),
+        PlanError::PinLayer { .. }
+        | PlanError::PinId { .. }
+        | PlanError::PinCount { .. }
+        | PlanError::PinGroup { .. } => Some("--always-keep names the pinned experts"),
+        PlanError::Score(ScoreError::NoWeights { .. }) => {
+            Some("profile with --score-data weights, or take --score frequency")
+        }
+        _ => None,
+    }
 }
 
 impl From<PrintError> for Failure {
@@ -90,11 +135,49 @@ impl From<Interrupted> for Failure {
 }
 
 #[cfg(feature = "llama")]
+impl From<crate::profile::ProfileError> for Failure {
+    fn from(error: crate::profile::ProfileError) -> Self {
+        use crate::profile::ProfileError::{NoPass, NoTokens, Text};
+        match error {
+            error if error.is_interrupt() => Failure::Interrupted,
+            error @ (NoTokens { .. } | NoPass(_) | Text(_)) => Failure::input(error),
+            error => Failure::running(error),
+        }
+    }
+}
+
+#[cfg(feature = "llama")]
 impl From<crate::llama::LlamaError> for Failure {
     fn from(error: crate::llama::LlamaError) -> Self {
         match error {
             crate::llama::LlamaError::Interrupted => Failure::Interrupted,
             error => Failure::running(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_that_a_flag_helps_against_is_told_with_the_flag() {
+        let exists = || FileError::Exists { path: "o.gguf".into() };
+        assert!(with_hint(&exists().into()).ends_with("; --force replaces it"));
+        // What a command adds to the message does not hide the fault.
+        let within = anyhow::Error::new(exists()).context("m.gguf: o.gguf exists");
+        assert_eq!(with_hint(&within), "m.gguf: o.gguf exists; --force replaces it");
+        for (error, flag) in [
+            (PlanError::Mtp { layer: 3, runs: true }, "--mtp profile"),
+            (PlanError::Mtp { layer: 3, runs: false }, "--mtp drop"),
+            (PlanError::PinLayer { layer: 3 }, "--always-keep"),
+            (PlanError::Score(ScoreError::NoWeights { layer: 3, score: Default::default() }), "--score-data"),
+        ] {
+            assert!(with_hint(&error.into()).contains(flag));
+        }
+        assert_eq!(
+            with_hint(&PlanError::NeverReached { layer: 3 }.into()),
+            PlanError::NeverReached { layer: 3 }.to_string()
+        );
     }
 }

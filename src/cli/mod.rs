@@ -5,11 +5,13 @@ mod console;
 mod failure;
 mod flags;
 mod output_files;
-
-use clap::{ColorChoice, Parser, Subcommand};
 #[cfg(feature = "llama")]
-use commands::{devices, profile, run};
-use commands::{imatrix, inspect, merge, plan, prune, report, verify};
+mod supervised;
+
+use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
+#[cfg(feature = "llama")]
+use commands::{bench, devices, profile, run};
+use commands::{completions, imatrix, inspect, man, merge, plan, prune, report, verify};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
@@ -18,7 +20,8 @@ use std::ffi::OsString;
 #[derive(Parser, Debug)]
 #[command(name = "moeslice", version, about, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed while running, 2 wrong arguments, 3 the input is not usable, 130 interrupted."
+    after_help = "Exit codes: 0 done, 1 failed while running, 2 wrong arguments, 3 the input is not usable, \
+                  4 the device stopped answering, 130 interrupted."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -56,6 +59,9 @@ enum Command {
     Verify(verify::VerifyArgs),
     /// Show the experts of a model file: tensors, bytes, routing, possible K
     Inspect(inspect::InspectArgs),
+    /// Measure how fast models process prompts and generate, side by side
+    #[cfg(feature = "llama")]
+    Bench(Box<bench::BenchArgs>),
     /// List what llama.cpp can run on here
     #[cfg(feature = "llama")]
     Devices {
@@ -63,11 +69,16 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Print a script that lets a shell complete commands and flags
+    Completions(completions::CompletionsArgs),
+    /// Print the manual page
+    Man,
 }
 
 /// Runs the program with `arguments`, the first being its name; gives the exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let cli = match Cli::try_parse_from(long_flags(arguments)) {
+    let arguments: Vec<OsString> = arguments.into_iter().collect();
+    let cli = match Cli::try_parse_from(long_flags(arguments.iter().cloned())) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
             console::say(&one_line(&error.render().to_string()));
@@ -80,7 +91,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     #[cfg(feature = "llama")]
-    crate::llama::set_verbose(cli.verbose);
+    {
+        crate::llama::set_verbose(cli.verbose);
+        match supervised::role(&cli) {
+            supervised::Role::Alone => {}
+            supervised::Role::Child(parent) => supervised::begin(parent),
+            supervised::Role::Parent(limit) => {
+                return supervised::watch(&arguments, limit, Console { quiet: cli.quiet, color: cli.color });
+            }
+        }
+    }
     match dispatch(&cli) {
         Ok(()) => 0,
         Err(failure) => failure.report(),
@@ -102,7 +122,11 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Verify(args) => verify::verify(args, console),
         Command::Inspect(args) => inspect::inspect(args),
         #[cfg(feature = "llama")]
+        Command::Bench(args) => bench::bench(args, console),
+        #[cfg(feature = "llama")]
         Command::Devices { json } => devices::devices(*json),
+        Command::Completions(args) => completions::completions(args, Cli::command()),
+        Command::Man => man::man(Cli::command()),
     }
 }
 

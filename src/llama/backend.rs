@@ -1,10 +1,14 @@
 //! The one-time start of llama.cpp, and its devices.
 
 use super::error::LlamaError;
+use super::numa::Numa;
 use super::{ffi, log};
+use crate::sys::set_unset_variable;
 use once_cell::sync::OnceCell;
 use std::ffi::{CStr, c_char};
 use std::io::Write;
+use std::path::{Path, PathBuf};
+use std::sync::Mutex;
 
 /// A started llama.cpp. There is one for the whole process.
 #[derive(Debug)]
@@ -33,6 +37,7 @@ unsafe impl Sync for Device {}
 
 /// The kinds of devices that ggml tells apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DeviceKind {
     /// The processor, on system memory.
     Cpu,
@@ -56,7 +61,26 @@ impl DeviceKind {
     }
 }
 
+/// A kind of memory that tensors can be put into.
+#[derive(Clone, Debug)]
+pub struct BufferType {
+    pub(super) raw: ffi::ggml_backend_buffer_type_t,
+    /// The name to ask for it by, such as `CPU` or `Vulkan_Host`.
+    pub name: String,
+}
+
+// SAFETY: kinds of memory belong to devices, which live unchanged until the process ends.
+unsafe impl Send for BufferType {}
+// SAFETY: as above; all that is read through the pointer is immutable.
+unsafe impl Sync for BufferType {}
+
 static BACKEND: OnceCell<Backend> = OnceCell::new();
+
+/// Variables of the environment that were set here, as `NAME=VALUE`.
+static VARIABLES: Mutex<Vec<String>> = Mutex::new(Vec::new());
+
+/// The model file that is being loaded.
+static LOADING: Mutex<Option<PathBuf>> = Mutex::new(None);
 
 impl Backend {
     /// Starts llama.cpp at the first call; later calls return the same.
@@ -64,7 +88,28 @@ impl Backend {
     /// # Errors
     /// When no device at all is there, not even the processor.
     pub fn start() -> Result<&'static Backend, LlamaError> {
+        Self::start_with(true)
+    }
+
+    /// As [`Backend::start`], and where llama.cpp was not started before, the drivers of GPUs are left alone: they
+    /// are neither loaded nor asked what there is.
+    ///
+    /// # Errors
+    /// As [`Backend::start`].
+    pub fn start_without_gpus() -> Result<&'static Backend, LlamaError> {
+        Self::start_with(false)
+    }
+
+    /// Whether llama.cpp was started and has found a GPU, so that its driver is part of the process.
+    pub fn has_gpu_driver() -> bool {
+        BACKEND.get().is_some_and(|backend| backend.devices().iter().any(Device::is_gpu))
+    }
+
+    fn start_with(gpus: bool) -> Result<&'static Backend, LlamaError> {
         BACKEND.get_or_try_init(|| {
+            if !gpus {
+                set_unset_variable("GGML_DISABLE_VULKAN", "1");
+            }
             log::capture();
             // SAFETY: both are safe to call at any time; the callback is a static function.
             unsafe {
@@ -108,6 +153,40 @@ impl Backend {
         names.iter().map(find).collect()
     }
 
+    /// The kinds of memory that tensors can be put into: each device's own, and those of the processor that a device
+    /// reaches fast.
+    pub fn buffer_types(&self) -> Vec<BufferType> {
+        let mut all: Vec<BufferType> = Vec::new();
+        let devices = self.devices();
+        let own = devices.iter().map(Device::buffer_type);
+        // SAFETY: devices live until the process ends; NULL is what those without such memory give.
+        let host = devices.iter().map(|device| unsafe { ffi::ggml_backend_dev_host_buffer_type(device.raw) });
+        for raw in own.map(|memory| memory.raw).chain(host).filter(|raw| !raw.is_null()) {
+            // SAFETY: checked not to be NULL, and as above.
+            let name = unsafe { text(ffi::ggml_backend_buft_name(raw)) };
+            if all.iter().all(|memory| memory.name != name) {
+                all.push(BufferType { raw, name });
+            }
+        }
+        all
+    }
+
+    /// Spreads threads and memory over the nodes of the machine. To be called before a model is loaded.
+    pub fn spread(&self, numa: Numa) {
+        let strategy = match numa {
+            Numa::Distribute => ffi::GGML_NUMA_STRATEGY_DISTRIBUTE,
+            Numa::Isolate => ffi::GGML_NUMA_STRATEGY_ISOLATE,
+            Numa::Numactl => ffi::GGML_NUMA_STRATEGY_NUMACTL,
+        };
+        // SAFETY: no preconditions.
+        unsafe { ffi::llama_numa_init(strategy) }
+    }
+
+    /// Variables of the environment that were set for the devices in use, as `NAME=VALUE`.
+    pub fn variables(&self) -> Vec<String> {
+        VARIABLES.lock().map(|variables| variables.clone()).unwrap_or_default()
+    }
+
     /// The architectures that this llama.cpp knows, with whether it can write a model of each.
     pub fn architectures(&self) -> Vec<(String, bool)> {
         (0..)
@@ -124,7 +203,7 @@ impl Backend {
 impl Device {
     /// # Safety
     /// `raw` must be a registered device.
-    unsafe fn read(raw: ffi::ggml_backend_dev_t) -> Device {
+    pub(super) unsafe fn read(raw: ffi::ggml_backend_dev_t) -> Device {
         let (mut memory_free, mut memory_total) = (0, 0);
         // SAFETY: the caller vouches for the device; name and description are strings that it owns.
         unsafe {
@@ -145,9 +224,65 @@ impl Device {
         }
     }
 
-    /// Whether layers can be put on it with `-ngl`.
+    /// Whether it computes layers of a model by itself: a graphics unit, or a driver that stands in for one.
     pub fn is_gpu(&self) -> bool {
         matches!(self.kind, DeviceKind::Gpu | DeviceKind::IntegratedGpu)
+    }
+
+    /// Whether it is a driver that computes on the processor what a GPU would. ggml calls it a GPU.
+    pub fn is_software(&self) -> bool {
+        let names = ["llvmpipe", "lavapipe", "swiftshader"];
+        let description = self.description.to_lowercase();
+        self.is_gpu() && names.iter().any(|name| description.contains(name))
+    }
+
+    /// Its own memory.
+    pub fn buffer_type(&self) -> BufferType {
+        // SAFETY: devices live until the process ends, and each has a kind of memory with a name.
+        unsafe {
+            let raw = ffi::ggml_backend_dev_buffer_type(self.raw);
+            BufferType { raw, name: text(ffi::ggml_backend_buft_name(raw)) }
+        }
+    }
+}
+
+/// Sets what the devices of a model (`None`: all) need before they are used for the first time.
+///
+/// A software driver of Vulkan has been seen to crash on the half-precision kernels for more than 64 rows: on such a
+/// device, ggml is told to do without. It reads the variable when it first uses a device.
+pub(super) fn prepare_devices(devices: Option<&[Device]>) {
+    let is_software = match devices {
+        Some(devices) => devices.iter().any(Device::is_software),
+        None => BACKEND.get().is_some_and(|backend| backend.devices().iter().any(Device::is_software)),
+    };
+    if is_software
+        && set_unset_variable("GGML_VK_DISABLE_F16", "1")
+        && let Ok(mut variables) = VARIABLES.lock()
+    {
+        variables.push("GGML_VK_DISABLE_F16=1".to_owned());
+    }
+}
+
+/// Notes that a model is being loaded, for as long as it lives.
+pub(super) struct Loading(());
+
+impl Loading {
+    /// Notes that `path` is being loaded.
+    pub(super) fn begin(path: &Path) -> Loading {
+        Self::note(Some(path.to_owned()));
+        Loading(())
+    }
+
+    fn note(path: Option<PathBuf>) {
+        if let Ok(mut loading) = LOADING.lock() {
+            *loading = path;
+        }
+    }
+}
+
+impl Drop for Loading {
+    fn drop(&mut self) {
+        Self::note(None);
     }
 }
 
@@ -161,13 +296,26 @@ pub(super) unsafe fn text(pointer: *const c_char) -> String {
     unsafe { CStr::from_ptr(pointer) }.to_string_lossy().into_owned()
 }
 
+/// Exit codes of a process that llama.cpp ends: while running, and on a file that it does not take.
+const FAILED: libc::c_int = 1;
+const UNUSABLE: libc::c_int = 3;
+
 /// A failed assertion in ggml ends the process whatever this returns; so it ends here, with one line instead of a core
-/// dump. Nothing half-written is lost by it: files appear under their names only when they are whole.
+/// dump. Nothing half-written is lost by it: files appear under their names only when they are whole. While a model
+/// loads, what an assertion does not hold of is the file.
 unsafe extern "C" fn on_abort(message: *const c_char) {
     // SAFETY: ggml hands over a NUL-terminated string.
     let message = unsafe { text(message) };
-    let line = format!("moeslice: error: llama.cpp gave up: {}\n", message.trim().replace('\n', " "));
-    let _ = std::io::stderr().write_all(line.as_bytes());
+    let message = message.trim().replace('\n', " ");
+    // Not waited for: the thread that holds the lock may be the one that ends here.
+    let file = LOADING.try_lock().ok().and_then(|loading| loading.clone());
+    let (code, line) = match file {
+        Some(file) => {
+            (UNUSABLE, format!("{}: llama.cpp gave up while it loaded the model: {message}", file.display()))
+        }
+        None => (FAILED, format!("llama.cpp gave up: {message}")),
+    };
+    let _ = std::io::stderr().write_all(format!("moeslice: error: {line}\n").as_bytes());
     // SAFETY: ends the process at once, without running destructors of a library in an undefined state.
-    unsafe { libc::_exit(1) }
+    unsafe { libc::_exit(code) }
 }

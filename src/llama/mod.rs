@@ -6,6 +6,7 @@
 
 mod backend;
 mod batch;
+mod chat;
 mod context;
 mod error;
 #[allow(
@@ -23,24 +24,32 @@ mod ffi {
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 }
 mod log;
+mod memory;
 mod model;
 mod node;
+mod numa;
 mod observer;
+mod placement;
+mod settings;
 mod synthetic;
 #[cfg(test)]
 mod type_table;
 mod vocab;
 
-pub use backend::{Backend, Device, DeviceKind};
+pub use backend::{Backend, BufferType, Device, DeviceKind};
 pub use batch::Batch;
-pub use context::{Context, ContextOptions, FlashAttention, ModelPart, PassOutputs, max_sequences};
-pub use error::{LlamaError, LogTail, ObserveError};
-pub use log::set_verbose;
-pub use model::{Model, Placement};
-pub use node::{Node, Site};
-pub use observer::{Observer, Observers};
+pub use chat::{ChatTemplate, PromptPart};
+pub use context::{Context, ContextOptions, ModelPart, PassOutputs, max_sequences};
+pub use error::{Allocation, LlamaError, LogTail, MissingMemory, ObserveError};
+pub use log::{set_log_sink, set_verbose};
+pub use model::Model;
+pub use node::{Node, Site, SourceNode};
+pub use numa::Numa;
+pub use observer::{Observer, Observers, activity};
+pub use placement::{KvOverride, KvValue, LoadMode, Placement, SplitMode};
+pub use settings::{CacheType, ContextSettings, FlashAttention};
 pub use synthetic::{BlankTensor, Fill};
-pub use vocab::{Token, Vocab};
+pub use vocab::{SpecialToken, Token, Tokenizer, Vocab};
 
 /// Size of the buffers that take the text of an exception.
 const ERROR_BYTES: usize = 1024;

@@ -1,35 +1,24 @@
 //! A loaded model.
 
-use super::backend::{Backend, Device};
-use super::error::LlamaError;
+use super::backend::{self, Backend, Device};
+use super::error::{Allocation, LlamaError};
+use super::placement::{Placement, with_params};
 use super::vocab::Vocab;
 use super::{ERROR_BYTES, ffi, log, message};
 use crate::progress::{Interrupt, Progress};
 use std::ffi::{CString, c_void};
 use std::marker::PhantomData;
 use std::os::unix::ffi::OsStrExt;
-use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
 use std::path::{Path, PathBuf};
 use std::ptr::NonNull;
-
-/// Where a model goes when it is loaded.
-#[derive(Clone, Debug, Default)]
-pub struct Placement {
-    /// The devices to use besides the processor: `None` for all that llama.cpp would take, an empty list for none.
-    pub devices: Option<Vec<Device>>,
-    /// Layers to put on those devices; negative: all.
-    pub gpu_layers: i32,
-    /// Patterns of tensor names and the device whose memory the matching tensors go to.
-    pub overrides: Vec<(String, Device)>,
-    /// Whether the weights are mapped from the file rather than read.
-    pub mmap: Option<bool>,
-    /// Whether blocks of multi-token prediction (MTP) are loaded.
-    pub mtp: bool,
-}
+use std::sync::atomic::{AtomicBool, Ordering};
 
 /// A model that llama.cpp has loaded.
 pub struct Model {
     pub(super) raw: NonNull<ffi::llama_model>,
+    /// Set when llama.cpp has thrown an exception in a context of the model.
+    device_lost: AtomicBool,
 }
 
 // SAFETY: llama.cpp does not tie a model to the thread that loaded it.
@@ -51,7 +40,9 @@ impl Model {
         let c_path = CString::new(path.as_os_str().as_bytes())
             .map_err(|_| LlamaError::Nul { what: format!("the path {}", path.display()) })?;
         let mut paths = [c_path.as_ptr()];
-        let mut tracked = Tracked { progress, interrupt, cancelled: false };
+        let mut tracked = Tracked { progress, interrupt, cancelled: false, panic: None };
+        backend::prepare_devices(placement.devices.as_deref());
+        let _loading = backend::Loading::begin(path);
         let raw = with_params(placement, |params| {
             params.progress_callback = Some(on_progress);
             params.progress_callback_user_data = (&raw mut tracked).cast();
@@ -69,11 +60,34 @@ impl Model {
             };
             (raw, message(&error))
         })?;
-        match (NonNull::new(raw.0), tracked.cancelled) {
-            (_, true) => Err(LlamaError::Interrupted),
-            (Some(raw), _) => Ok(Model { raw }),
-            (None, _) => Err(LlamaError::Load { path: path.to_owned(), tail: log::tail(&raw.1) }),
+        let model = NonNull::new(raw.0).map(Model::new);
+        if let Some(panic) = tracked.panic {
+            drop(model);
+            resume_unwind(panic);
         }
+        match (model, tracked.cancelled) {
+            (_, true) => Err(LlamaError::Interrupted),
+            (Some(model), false) => Ok(model),
+            (None, false) => {
+                let (path, tail) = (path.to_owned(), log::tail(&raw.1));
+                Err(LlamaError::out_of_memory(Allocation::Model { path: path.clone() }, &tail)
+                    .unwrap_or(LlamaError::Load { path, tail }))
+            }
+        }
+    }
+
+    pub(super) fn new(raw: NonNull<ffi::llama_model>) -> Model {
+        Model { raw, device_lost: AtomicBool::new(false) }
+    }
+
+    /// Notes that llama.cpp has thrown an exception: what it holds on its devices is not touched again.
+    pub(super) fn lose_device(&self) {
+        self.device_lost.store(true, Ordering::Relaxed);
+    }
+
+    /// Whether llama.cpp has thrown an exception.
+    pub(super) fn has_lost_device(&self) -> bool {
+        self.device_lost.load(Ordering::Relaxed)
     }
 
     /// The vocabulary.
@@ -88,10 +102,67 @@ impl Model {
         unsafe { ffi::llama_model_is_diffusion(self.raw.as_ptr()) }
     }
 
+    /// Whether each token attends only to those before it, as `{arch}.attention.causal` or the architecture says.
+    pub fn is_causal(&self) -> bool {
+        // SAFETY: the model is alive.
+        unsafe { ffi::moeslice_model_is_causal(self.raw.as_ptr()) }
+    }
+
+    /// Whether some layers keep a state of each sequence, which is computed token by token.
+    pub fn is_recurrent(&self) -> bool {
+        // SAFETY: the model is alive.
+        unsafe {
+            ffi::llama_model_is_recurrent(self.raw.as_ptr()) || ffi::llama_model_is_hybrid(self.raw.as_ptr())
+        }
+    }
+
+    /// Whether a GPU holds layers of the model, or computes with weights that lie in the processor's memory.
+    pub fn uses_gpu(&self) -> bool {
+        self.devices().iter().any(Device::is_gpu)
+    }
+
+    /// The devices besides the processor that hold layers of the model.
+    pub fn devices(&self) -> Vec<Device> {
+        (0..)
+            .map_while(|index| {
+                // SAFETY: the model is alive; NULL ends the list.
+                let raw = unsafe { ffi::moeslice_model_device(self.raw.as_ptr(), index) };
+                // SAFETY: other results are registered devices.
+                (!raw.is_null()).then(|| unsafe { Device::read(raw) })
+            })
+            .collect()
+    }
+
+    /// Tokens of a sequence beyond which llama.cpp computes positions in another way.
+    pub(crate) fn n_ctx_original(&self) -> u32 {
+        // SAFETY: the model is alive.
+        unsafe { ffi::moeslice_model_n_ctx_original(self.raw.as_ptr()) }.max(1)
+    }
+
     /// Numbers in an embedding that the model puts out.
     pub(super) fn n_embd_out(&self) -> usize {
         // SAFETY: the model is alive.
         unsafe { ffi::llama_model_n_embd_out(self.raw.as_ptr()) }.max(0) as usize
+    }
+
+    /// llama.cpp's words for it: architecture, size and type of the weights.
+    pub fn description(&self) -> String {
+        let mut buffer = [0; 128];
+        // SAFETY: the model is alive; the buffer is writable for its length, and llama.cpp ends the text with NUL.
+        unsafe { ffi::llama_model_desc(self.raw.as_ptr(), buffer.as_mut_ptr(), buffer.len()) };
+        message(&buffer)
+    }
+
+    /// Bytes of all tensors.
+    pub fn size(&self) -> u64 {
+        // SAFETY: the model is alive.
+        unsafe { ffi::llama_model_size(self.raw.as_ptr()) }
+    }
+
+    /// Elements of all tensors.
+    pub fn n_params(&self) -> u64 {
+        // SAFETY: the model is alive.
+        unsafe { ffi::llama_model_n_params(self.raw.as_ptr()) }
     }
 
     /// Tokens that the model was trained to look back on.
@@ -122,71 +193,50 @@ impl Model {
 
 impl Drop for Model {
     fn drop(&mut self) {
-        // SAFETY: contexts borrow the model, so none is left; the pointer is freed once.
-        unsafe { ffi::llama_model_free(self.raw.as_ptr()) }
+        // What lies on a lost device cannot be freed, and a context of the model is still there.
+        if !self.has_lost_device() {
+            // SAFETY: contexts borrow the model, so none is left; the pointer is freed once.
+            unsafe { ffi::llama_model_free(self.raw.as_ptr()) }
+        }
     }
-}
-
-/// Calls `call` with llama.cpp's parameters for `placement`; what they point to lives as long as the call.
-pub(super) fn with_params<R>(
-    placement: &Placement,
-    call: impl FnOnce(&mut ffi::llama_model_params) -> R,
-) -> Result<R, LlamaError> {
-    // SAFETY: returns a plain struct.
-    let mut params = unsafe { ffi::llama_model_default_params() };
-    let mut devices: Vec<ffi::ggml_backend_dev_t> =
-        placement.devices.iter().flatten().map(|device| device.raw).chain([std::ptr::null_mut()]).collect();
-    if placement.devices.is_some() {
-        params.devices = devices.as_mut_ptr();
-    }
-    params.n_gpu_layers = placement.gpu_layers;
-    params.load_mtp = placement.mtp;
-    match placement.mmap {
-        Some(true) => params.load_mode = ffi::LLAMA_LOAD_MODE_MMAP,
-        Some(false) => params.load_mode = ffi::LLAMA_LOAD_MODE_NONE,
-        None => {}
-    }
-    let patterns = placement
-        .overrides
-        .iter()
-        .map(|(pattern, _)| {
-            CString::new(pattern.as_str())
-                .map_err(|_| LlamaError::Nul { what: format!("the pattern {pattern:?}") })
-        })
-        .collect::<Result<Vec<_>, _>>()?;
-    let mut overrides: Vec<ffi::llama_model_tensor_buft_override> = patterns
-        .iter()
-        .zip(&placement.overrides)
-        .map(|(pattern, (_, device))| ffi::llama_model_tensor_buft_override {
-            pattern: pattern.as_ptr(),
-            // SAFETY: devices live until the process ends.
-            buft: unsafe { ffi::ggml_backend_dev_buffer_type(device.raw) },
-        })
-        .collect();
-    overrides.push(ffi::llama_model_tensor_buft_override {
-        pattern: std::ptr::null(),
-        buft: std::ptr::null_mut(),
-    });
-    if !placement.overrides.is_empty() {
-        params.tensor_buft_overrides = overrides.as_ptr();
-    }
-    Ok(call(&mut params))
 }
 
 struct Tracked<'a, 'p> {
     progress: &'a mut (dyn Progress + 'p),
     interrupt: Interrupt,
     cancelled: bool,
+    /// A panic of the progress, which goes on once llama.cpp has returned.
+    panic: Option<Box<dyn std::any::Any + Send>>,
 }
 
 unsafe extern "C" fn on_progress(share: f32, user_data: *mut c_void) -> bool {
     // SAFETY: `load` hands over a `Tracked` that outlives the loading, and llama.cpp calls from one thread at a time.
     let tracked = unsafe { &mut *user_data.cast::<Tracked<'_, '_>>() };
-    let go_on = catch_unwind(AssertUnwindSafe(|| {
-        tracked.progress.update((share * 100.0) as u64, 100);
-        !tracked.interrupt.is_set()
-    }))
-    .unwrap_or(false);
-    tracked.cancelled |= !go_on;
-    go_on
+    let told = catch_unwind(AssertUnwindSafe(|| tracked.progress.update((share * 100.0) as u64, 100)));
+    if let Err(panic) = told {
+        tracked.panic.get_or_insert(panic);
+        return false;
+    }
+    tracked.cancelled |= tracked.interrupt.is_set();
+    !tracked.cancelled
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use crate::llama::Placement;
+    use crate::progress::OnUpdate;
+
+    #[test]
+    fn a_panic_of_the_progress_goes_on_and_is_no_interrupt() {
+        let demo = Path::new(env!("CARGO_MANIFEST_DIR")).join("models/moeslice-demo-Q8_0.gguf");
+        let placement = Placement { devices: Some(Vec::new()), ..Placement::default() };
+        let backend = Backend::start().unwrap();
+        let mut progress = OnUpdate(|_, _| panic!("no room for a bar"));
+        let loaded = catch_unwind(AssertUnwindSafe(|| {
+            Model::load(backend, &demo, &placement, &mut progress, Interrupt::NEVER).map(|_| ())
+        }));
+        let panic = loaded.expect_err("the panic comes through");
+        assert_eq!(panic.downcast_ref::<&str>(), Some(&"no room for a bar"));
+    }
 }

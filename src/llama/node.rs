@@ -1,12 +1,15 @@
 //! A node of the running graph, as an observer sees it.
 
 use super::error::ObserveError;
-use super::ffi;
+use super::{ERROR_BYTES, ffi, message};
+use std::ffi::{c_char, c_void};
 use std::marker::PhantomData;
+use std::ops::Deref;
 
 /// The places of a Mixture-of-Experts layer that observers look at, named after the callback names of
 /// `llm_graph_context::build_moe_ffn` in llama.cpp's `src/llama-graph.cpp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Site {
     /// `[n_expert, n_tokens]` F32: router output before anything else.
     Logits,
@@ -88,11 +91,12 @@ impl<'g> Node<'g> {
         self.tensor().ne.map(|n| usize::try_from(n).unwrap_or(0))
     }
 
-    /// The tensor that this node is computed from, by position.
-    pub fn source(&self, index: usize) -> Option<Node<'_>> {
+    /// A tensor that this node is computed from, by position. It can only be read: it may be a weight of the model, and
+    /// what is computed from it is computed already.
+    pub fn source(&self, index: usize) -> Option<SourceNode<'_>> {
         let raw = *self.tensor().src.get(index)?;
         // SAFETY: sources belong to the same graph, and the result borrows this node.
-        (!raw.is_null()).then(|| unsafe { Node::new(raw) })
+        (!raw.is_null()).then(|| SourceNode(unsafe { Node::new(raw) }))
     }
 
     /// Whether the node multiplies each token with the experts selected for it; source 0 is the experts' tensor
@@ -108,8 +112,7 @@ impl<'g> Node<'g> {
     pub fn read_ids(&self, columns: usize, into: &mut Vec<i32>) -> Result<(), ObserveError> {
         self.expect(ffi::GGML_TYPE_I32, "I32")?;
         into.resize(self.check_columns(columns)? * columns, 0);
-        self.read_rows(columns * 4, into.as_mut_ptr().cast());
-        Ok(())
+        self.read_rows(columns * 4, into.as_mut_ptr().cast())
     }
 
     /// Reads all elements of an F32 node, by its strides, into `into`, innermost dimension first.
@@ -120,8 +123,7 @@ impl<'g> Node<'g> {
         self.expect(ffi::GGML_TYPE_F32, "F32")?;
         let columns = self.dims()[0];
         into.resize(self.check_columns(columns)? * columns, 0.0);
-        self.read_rows(columns * 4, into.as_mut_ptr().cast());
-        Ok(())
+        self.read_rows(columns * 4, into.as_mut_ptr().cast())
     }
 
     /// Replaces all elements of a contiguous F32 node; what is computed later sees the new ones.
@@ -132,8 +134,7 @@ impl<'g> Node<'g> {
         self.expect(ffi::GGML_TYPE_F32, "F32")?;
         self.check_whole(values.len())?;
         // SAFETY: the tensor has data (`expect`), and as many elements of 4 bytes as there are values.
-        unsafe { self.write(values.as_ptr().cast(), values.len() * 4) };
-        Ok(())
+        unsafe { self.write(values.as_ptr().cast(), values.len() * 4) }
     }
 
     /// Replaces all elements of a contiguous I32 node; what is computed later sees the new ones.
@@ -144,8 +145,7 @@ impl<'g> Node<'g> {
         self.expect(ffi::GGML_TYPE_I32, "I32")?;
         self.check_whole(values.len())?;
         // SAFETY: the tensor has data (`expect`), and as many elements of 4 bytes as there are values.
-        unsafe { self.write(values.as_ptr().cast(), values.len() * 4) };
-        Ok(())
+        unsafe { self.write(values.as_ptr().cast(), values.len() * 4) }
     }
 
     /// Checks that `given` values are all elements, which lie one behind another.
@@ -161,10 +161,24 @@ impl<'g> Node<'g> {
 
     /// # Safety
     /// The tensor has data, `bytes` in all, as many as can be read at `values`.
-    unsafe fn write(&mut self, values: *const std::ffi::c_void, bytes: usize) {
-        if bytes > 0 {
+    unsafe fn write(&mut self, values: *const c_void, bytes: usize) -> Result<(), ObserveError> {
+        if bytes == 0 {
+            return Ok(());
+        }
+        self.guarded(|error, size| {
             // SAFETY: by this function's contract.
-            unsafe { ffi::ggml_backend_tensor_set(self.raw, values, 0, bytes) };
+            unsafe { ffi::moeslice_tensor_set(self.raw, values, 0, bytes, error, size) }
+        })
+    }
+
+    /// Makes a call of the shim; an exception becomes an error.
+    fn guarded(&self, call: impl FnOnce(*mut c_char, usize) -> i32) -> Result<(), ObserveError> {
+        let mut error = [0; ERROR_BYTES];
+        match call(error.as_mut_ptr(), error.len()) {
+            ffi::MOESLICE_THREW => {
+                Err(ObserveError::Device { node: self.name().to_owned(), message: message(&error) })
+            }
+            _ => Ok(()),
         }
     }
 
@@ -196,35 +210,51 @@ impl<'g> Node<'g> {
     }
 
     /// Copies `row_bytes` of every row to `target`, rows one behind another.
-    fn read_rows(&self, row_bytes: usize, target: *mut u8) {
+    fn read_rows(&self, row_bytes: usize, target: *mut u8) -> Result<(), ObserveError> {
         let tensor = self.tensor();
         let [_, n1, n2, n3] = self.dims();
         if row_bytes == 0 || n1 * n2 * n3 == 0 {
-            return;
+            return Ok(());
         }
-        // SAFETY: `target` has room for all rows (the callers resize it), and every read stays inside the tensor:
-        // dimensions and strides are its own, and `row_bytes` is at most a row's width.
-        unsafe {
-            if row_bytes == tensor.nb[1] && ffi::ggml_is_contiguous(tensor) {
-                ffi::ggml_backend_tensor_get(tensor, target.cast(), 0, row_bytes * n1 * n2 * n3);
-                return;
-            }
-            for i3 in 0..n3 {
-                for i2 in 0..n2 {
-                    let done = (i3 * n2 + i2) * n1 * row_bytes;
-                    let offset = i3 * tensor.nb[3] + i2 * tensor.nb[2];
-                    ffi::ggml_backend_tensor_get_2d(
-                        tensor,
-                        target.add(done).cast(),
-                        offset,
-                        row_bytes,
-                        n1,
-                        tensor.nb[1],
-                        row_bytes,
-                    );
-                }
-            }
+        // SAFETY: a live tensor.
+        if row_bytes == tensor.nb[1] && unsafe { ffi::ggml_is_contiguous(tensor) } {
+            let bytes = row_bytes * n1 * n2 * n3;
+            // SAFETY: `target` has room for all rows (the callers resize it), and so many bytes are the whole tensor.
+            return self.guarded(|error, size| unsafe {
+                ffi::moeslice_tensor_get(tensor, target.cast(), 0, bytes, error, size)
+            });
         }
+        for (i3, i2) in (0..n3).flat_map(|i3| (0..n2).map(move |i2| (i3, i2))) {
+            let done = (i3 * n2 + i2) * n1 * row_bytes;
+            let offset = i3 * tensor.nb[3] + i2 * tensor.nb[2];
+            // SAFETY: as above; every read stays inside the tensor, since dimensions and strides are its own, and
+            // `row_bytes` is at most a row's width.
+            self.guarded(|error, size| unsafe {
+                let target = target.add(done).cast();
+                let stride = tensor.nb[1];
+                ffi::moeslice_tensor_get_2d(
+                    tensor, target, offset, row_bytes, n1, stride, row_bytes, error, size,
+                )
+            })?;
+        }
+        Ok(())
+    }
+}
+
+/// A tensor that a [`Node`] is computed from.
+///
+/// ```compile_fail
+/// fn write(node: &moeslice::llama::Node<'_>) {
+///     node.source(0).unwrap().write_floats(&[0.0]);
+/// }
+/// ```
+pub struct SourceNode<'n>(Node<'n>);
+
+impl<'n> Deref for SourceNode<'n> {
+    type Target = Node<'n>;
+
+    fn deref(&self) -> &Node<'n> {
+        &self.0
     }
 }
 

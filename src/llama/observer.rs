@@ -5,6 +5,20 @@ use super::ffi;
 use super::node::Node;
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
+use std::sync::atomic::{AtomicU64, Ordering};
+
+/// Nodes of the graph, and texts that were tokenized, that have gone by in this process.
+static ACTIVITY: AtomicU64 = AtomicU64::new(0);
+
+/// A number that grows while llama.cpp computes or tokenizes, in whatever context: as long as it does, nothing hangs.
+pub fn activity() -> u64 {
+    ACTIVITY.load(Ordering::Relaxed)
+}
+
+/// Says that llama.cpp has come further.
+pub(super) fn went_on() {
+    ACTIVITY.fetch_add(1, Ordering::Relaxed);
+}
 
 /// Something that watches, or changes, the graph while it is computed.
 ///
@@ -96,6 +110,7 @@ pub(super) unsafe extern "C" fn on_node(
 ) -> bool {
     // SAFETY: the context hands over its `Watch`, which outlives it, and calls from the thread that decodes.
     let watch = unsafe { &mut *user_data.cast::<Watch>() };
+    went_on();
     let Some(observer) = watch.observer.filter(|_| watch.error.is_none()) else { return !ask };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: by the contract of `begin`, and since llama.cpp makes one call at a time.

@@ -2,8 +2,9 @@
 
 use super::backend::Backend;
 use super::error::LlamaError;
-use super::model::{Model, Placement, with_params};
+use super::model::Model;
 use super::node::name_of;
+use super::placement::{Placement, with_params};
 use super::{ERROR_BYTES, ffi, log, message};
 use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind, resume_unwind};
@@ -64,7 +65,7 @@ impl Model {
             };
             (raw, message(&error))
         })?;
-        let model = NonNull::new(raw).map(|raw| Model { raw });
+        let model = NonNull::new(raw).map(Model::new);
         if let Some(panic) = state.panic {
             resume_unwind(panic);
         }
@@ -113,8 +114,14 @@ unsafe extern "C" fn on_tensor(raw: *mut ffi::ggml_tensor, user_data: *mut c_voi
     let blank = BlankTensor { name: name_of(tensor).to_owned(), dims, type_id: tensor.type_, bytes };
     match catch_unwind(AssertUnwindSafe(|| (state.fill)(&blank))) {
         Ok(data) if data.len() == bytes => {
+            let mut error = [0; ERROR_BYTES];
             // SAFETY: the tensor is allocated and has as many bytes as the data.
-            unsafe { ffi::ggml_backend_tensor_set(raw, data.as_ptr().cast(), 0, bytes) };
+            let status = unsafe {
+                ffi::moeslice_tensor_set(raw, data.as_ptr().cast(), 0, bytes, error.as_mut_ptr(), error.len())
+            };
+            if status == ffi::MOESLICE_THREW {
+                state.fault = Some(message(&error));
+            }
         }
         Ok(data) => state.fault = Some(format!("{} bytes were given for {blank:?}", data.len())),
         Err(panic) => state.panic = Some(panic),

@@ -1,29 +1,21 @@
 //! The experts of one model file: which layers have them, in which tensors, how many bytes each.
 
+use super::MoeError;
 use super::classified::{ClassifiedTensors, LayerTensor};
-use super::hyperparameters::{Hyperparameters, Keys};
+use super::hyperparameters::{Groups, Hyperparameters, Keys, carries_ids};
 use super::names::{self, Axis, Role};
-use super::{IdMap, MoeError};
 use crate::arch::{Architecture, GatingFunction, architecture};
 use crate::gguf::{Model, Tensor, TensorType};
 
-/// Groups of experts between which a token's choice is limited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Groups {
-    /// `{arch}.expert_group_count`; 1 limits nothing, but llama.cpp then wants two experts or more.
-    pub count: u32,
-    /// `{arch}.expert_group_used_count`: groups that a token can reach.
-    pub used: u32,
-}
-
 /// When the experts of a layer run, and how they are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LayerKind {
     /// Chosen by a router, for every token.
     Trunk,
     /// Looked up by the token in a table.
     Hash,
-    /// LayerTensor of a multi-token-prediction block, which does not run in an ordinary context.
+    /// Part of a multi-token-prediction block, which does not run in an ordinary context.
     Mtp,
 }
 
@@ -133,7 +125,7 @@ impl Experts {
         let hyperparameters = Hyperparameters::read(&keys, arch, n_expert)?;
         let reader = LayerReader { keys: &keys, arch, hyperparameters: &hyperparameters };
         let layers = reader.layers(&classified)?;
-        reader.check_unknown(&classified, &layers, IdMap::is_in(model))?;
+        reader.check_unknown(&classified, &layers, carries_ids(model))?;
         let gate_key = model.arch_value("expert_gating_func").and_then(|value| value.as_u64());
         Ok(Self {
             arch,

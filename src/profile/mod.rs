@@ -5,13 +5,17 @@ mod halves;
 #[cfg(feature = "llama")]
 mod mtp_pass;
 #[cfg(feature = "llama")]
+mod outline;
+#[cfg(feature = "llama")]
 mod pass;
 #[cfg(feature = "llama")]
 mod routing;
 mod tally;
 
 #[cfg(feature = "llama")]
-pub use pass::{Profile, ProfileError, ProfileOptions, profile};
+pub use outline::{Outline, OutlineCorpus, outline};
 #[cfg(feature = "llama")]
-pub use routing::RoutingObserver;
+pub use pass::{Circumstances, Profile, ProfileError, ProfileOptions, profile};
+#[cfg(feature = "llama")]
+pub use routing::{RoutingObserver, Ubatches};
 pub use tally::{BadSelection, LayerShape, Tally, TallyError};

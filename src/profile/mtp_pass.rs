@@ -3,9 +3,9 @@
 use super::routing::RoutingObserver;
 use super::tally::Tally;
 use crate::llama::{Context, ContextOptions, LlamaError, Model, ModelPart};
-use crate::windows::{Window, WindowObserver};
+use crate::windows::{Computed, Piece, WindowObserver};
 
-/// Runs the block behind the trunk, window by window.
+/// Runs the block behind the trunk, batch by batch.
 ///
 /// The block predicts the token after the next from the trunk's state of one token and the embedding of the one that
 /// follows. So a window of n tokens has n - 1 steps, each at the place of its second token, as `llama-imatrix --nextn`
@@ -26,23 +26,37 @@ impl<'m, 't> MtpPass<'m, 't> {
     ) -> Result<Self, LlamaError> {
         let options = ContextOptions { part: ModelPart::Mtp, ..trunk.clone() };
         let context = Context::new(model, &options)?;
-        Ok(Self { context, observer: RoutingObserver::new(tally, weights), states: Vec::new() })
+        // Nothing is looked at behind the routing of the block: no state, no logits.
+        let observer = RoutingObserver::new(tally, weights).stopping_early();
+        Ok(Self { context, observer, states: Vec::new() })
     }
 
-    /// Runs the block over a window that `trunk` has just run.
-    pub(super) fn window(&mut self, trunk: &Context<'_>, window: &Window) -> Result<(), LlamaError> {
-        let Some((_, following)) = window.tokens.split_first() else { return Ok(()) };
-        self.states.clear();
-        for index in 0..following.len() {
-            let n_tokens = window.tokens.len();
-            let missing =
-                || format!("there is no state of token {index} for the block of multi-token prediction");
-            let state =
-                trunk.state(index).ok_or_else(|| LlamaError::Threw { n_tokens, message: missing() })?;
-            self.states.extend_from_slice(state);
+    /// Runs the block over what the trunk has just computed.
+    pub(super) fn follow(&mut self, trunk: &Computed<'_>) -> Result<(), LlamaError> {
+        trunk.pieces.iter().try_for_each(|piece| self.piece(trunk, *piece))
+    }
+
+    fn piece(&mut self, trunk: &Computed<'_>, piece: Piece) -> Result<(), LlamaError> {
+        let window = &trunk.windows[piece.window];
+        let first = piece.position as usize + 1;
+        let end = window.tokens.len().min(first + piece.n_tokens);
+        if piece.position == 0 {
+            self.context.clear()?;
         }
-        self.context.clear();
-        self.observer.begin_batch(&window.parts[1..])?;
-        self.context.decode_states(following, &self.states, 1, &mut self.observer)
+        if first >= end {
+            return Ok(());
+        }
+        self.states.clear();
+        for index in piece.index..piece.index + end - first {
+            let missing = LlamaError::NoState { index };
+            self.states.extend_from_slice(trunk.context.state(index)?.ok_or(missing)?);
+        }
+        self.observer.begin_batch(&window.parts[first..end])?;
+        self.context.decode_states(
+            &window.tokens[first..end],
+            &self.states,
+            piece.position + 1,
+            &mut self.observer,
+        )
     }
 }

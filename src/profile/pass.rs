@@ -2,14 +2,17 @@
 
 use super::halves::Halves;
 use super::mtp_pass::MtpPass;
-use super::routing::RoutingObserver;
+use super::routing::{RoutingObserver, Ubatches};
 use super::tally::{LayerShape, Tally, TallyError};
-use crate::corpus::CorpusText;
-use crate::llama::{LlamaError, Model, Token};
+use crate::corpus::{CHAT_DATE, CorpusText};
+use crate::llama::{LlamaError, Model, ModelPart, Node, ObserveError, Observer, Token};
 use crate::moe::{ExpertLayer, Experts, Identity, LayerKind};
 use crate::progress::Progress;
 use crate::usage::{Corpus, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage, check_not_all_equal};
-use crate::windows::{Cut, NoPass, PassConfig, PassError, PassNeeds, Runner, Window, WindowOptions, Windows};
+use crate::windows::{
+    Computed, Cut, NoPass, PassConfig, PassError, PassNeeds, Runner, TokenizeError, Window, WindowObserver,
+    WindowOptions, Windows,
+};
 use std::collections::BTreeMap;
 use std::path::Path;
 use std::time::{Duration, Instant};
@@ -37,10 +40,14 @@ pub struct ProfileOptions {
 
 /// Why a profile could not be made.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ProfileError {
     /// The model cannot be run for its routing.
     #[error(transparent)]
     NoPass(#[from] NoPass),
+    /// A text did not become tokens.
+    #[error(transparent)]
+    Text(#[from] TokenizeError),
     /// No token in all the texts.
     #[error("the corpus {corpus:?} has no tokens: there is nothing to profile in it")]
     NoTokens {
@@ -67,16 +74,28 @@ pub enum ProfileError {
     /// The figures cannot be right.
     #[error(transparent)]
     Tally(#[from] TallyError),
+    /// The figures contradict each other.
+    #[error("the figures of the profile do not agree, so nothing is written: {what}")]
+    Inconsistent {
+        /// Layer, corpus and numbers.
+        what: String,
+    },
 }
 
 impl ProfileError {
+    /// What llama.cpp or an observer said, when one of them failed.
+    pub fn llama(&self) -> Option<&LlamaError> {
+        match self {
+            ProfileError::Llama(error) => Some(error),
+            ProfileError::Window { error, .. } => Some(&error.error),
+            _ => None,
+        }
+    }
+
     /// Whether the user ended the pass.
     pub fn is_interrupt(&self) -> bool {
-        matches!(
-            self,
-            ProfileError::Llama(LlamaError::Interrupted)
-                | ProfileError::Window { error: PassError { error: LlamaError::Interrupted, .. }, .. }
-        )
+        matches!(self, ProfileError::Text(TokenizeError::Interrupted))
+            || matches!(self.llama(), Some(LlamaError::Interrupted))
     }
 }
 
@@ -89,12 +108,58 @@ pub struct Profile {
     pub layers: Vec<LayerUsage>,
     /// Tokens handed to llama.cpp at once.
     pub batch_size: u32,
-    /// Tokens computed at once.
+    /// Tokens computed at once, at most.
     pub ubatch_size: u32,
+    /// Whether the windows of a batch shared one store of keys and values.
+    pub kv_unified: bool,
+    /// How the trunk was computed.
+    pub ubatches: Ubatches,
     /// From the first to the last window.
     pub wall: Duration,
+    /// Whether conversations were rendered.
+    pub has_chats: bool,
     /// What is not as one may expect.
     pub remarks: Vec<String>,
+}
+
+/// What is known of a pass before the model computes anything.
+pub(super) struct Prepared {
+    pub config: PassConfig,
+    /// The block of multi-token prediction that is watched.
+    mtp: Option<u32>,
+    pub windows: Windows,
+}
+
+/// Finds out how the pass is run, and cuts the texts.
+pub(super) fn prepare(
+    model: &Model,
+    experts: &Experts,
+    corpora: &[CorpusText],
+    options: &ProfileOptions,
+) -> Result<Prepared, ProfileError> {
+    let answer_tokens = options.generate.unwrap_or(0);
+    let mtp = experts.mtp_that_runs().filter(|_| options.mtp);
+    let needs = PassNeeds {
+        logits: options.lm_head || answer_tokens > 0,
+        states: mtp.is_some(),
+        // A batch holds tokens that count for several parts.
+        in_order: corpora.iter().flat_map(CorpusText::chats).any(|chat| !chat.spans.is_empty()),
+        room: answer_tokens,
+    };
+    let config = PassConfig::new(model, experts, &options.windows, needs)?;
+    let mtp = mtp.filter(|_| config.context.part == ModelPart::TrunkWithStates);
+    let cut = Cut {
+        n_tokens: options.windows.ctx_size.max(1) as usize,
+        limit: options.chunks.map_or(usize::MAX, |chunks| chunks as usize),
+        parse_special: options.parse_special,
+        answer: options.generate.is_some(),
+        interrupt: options.windows.settings.interrupt,
+    };
+    let windows = Windows::cut(model.vocab(), corpora, cut)?;
+    if let Some((corpus, _)) = corpora.iter().zip(&windows.corpora).find(|(_, windows)| windows.is_empty()) {
+        return Err(ProfileError::NoTokens { corpus: corpus.name.clone() });
+    }
+    Ok(Prepared { config, mtp, windows })
 }
 
 /// Runs all windows of `corpora` through `model` and counts which experts they activate.
@@ -115,69 +180,32 @@ pub fn profile(
     options: &ProfileOptions,
     progress: &mut dyn Progress,
 ) -> Result<Profile, ProfileError> {
+    let Prepared { config, mtp, mut windows } = prepare(model, experts, corpora, options)?;
     let answer_tokens = options.generate.unwrap_or(0);
-    let mtp = experts.mtp_that_runs().filter(|_| options.mtp);
-    let needs = PassNeeds {
-        logits: options.lm_head || answer_tokens > 0,
-        states: mtp.is_some(),
-        // One batch would hold tokens that count for several parts.
-        one_window: corpora.iter().flat_map(CorpusText::chats).any(|chat| !chat.spans.is_empty()),
-        room: answer_tokens,
-    };
-    let config = PassConfig::new(model, experts, &options.windows, needs)?;
-    let mtp = mtp.filter(|_| !config.encode);
-    let cut = Cut {
-        n_tokens: options.windows.ctx_size.max(1) as usize,
-        limit: options.chunks.map_or(usize::MAX, |chunks| chunks as usize),
-        parse_special: options.parse_special,
-        answer: options.generate.is_some(),
-    };
-    let mut windows = Windows::cut(model.vocab(), corpora, cut)?;
-    let halves = Halves::of(windows.parts.len());
-    for windows in &mut windows.corpora {
-        let n_windows = windows.len();
-        for (at, window) in windows.iter_mut().enumerate() {
-            let offset = halves.offset(at, n_windows);
-            window.parts.iter_mut().chain(&mut window.answer).for_each(|part| *part += offset);
-        }
-    }
-    let windows = windows;
-    if let Some((corpus, _)) = corpora.iter().zip(&windows.corpora).find(|(_, windows)| windows.is_empty()) {
-        return Err(ProfileError::NoTokens { corpus: corpus.name.clone() });
-    }
+    let halves = Halves::tell_apart(&mut windows);
     let mut shapes = self::shapes(experts, |layer| layer.kind != LayerKind::Mtp);
     let mtp_shapes = self::shapes(experts, |layer| mtp == Some(layer.layer));
     let mut mtp_tally = Tally::new(mtp_shapes.clone(), options.weights, halves.n_parts());
     let mut tally = Tally::new(shapes.clone(), options.weights, halves.n_parts());
     let total = windows.n_tokens() + windows.n_answers() * u64::from(answer_tokens);
+    let routing = RoutingObserver::new(&mut tally, options.weights);
     let mut pass = Pass {
         model,
         answer_tokens,
         runner: Runner::new(model, &config, total, progress)?,
-        observer: match RoutingObserver::new(&mut tally, options.weights) {
-            observer if config.headless => observer.stopping_early(),
-            observer => observer,
+        counting: Counting {
+            routing: if config.headless { routing.stopping_early() } else { routing },
+            mtp: mtp
+                .map(|_| MtpPass::new(model, &config.context, &mut mtp_tally, options.weights))
+                .transpose()?,
         },
-        mtp: mtp
-            .map(|_| MtpPass::new(model, &config.context, &mut mtp_tally, options.weights))
-            .transpose()?,
     };
     let begin = Instant::now();
     for (corpus, windows) in corpora.iter().zip(&windows.corpora) {
-        pass.runner.name(&corpus.name);
-        for group in windows.chunks(config.windows_per_batch()) {
-            pass.windows(&corpus.name, group)?;
-            if let [Window { tokens, answer: Some(part), .. }] = group {
-                pass.answer(&corpus.name, tokens.len() as u32, *part)?;
-            }
-        }
-        // What cannot be right is said after the first corpus, not after the last.
-        pass.observer.tally().map_err(LlamaError::from)?.check()?;
-        if let Some(mtp) = &mut pass.mtp {
-            mtp.observer.tally().map_err(LlamaError::from)?.check()?;
-        }
+        pass.corpus(&corpus.name, windows)?;
     }
     let wall = begin.elapsed();
+    let ubatches = pass.counting.routing.ubatches();
     drop(pass);
     shapes.extend(mtp_shapes);
 
@@ -194,19 +222,20 @@ pub fn profile(
     for (part, _) in windows.parts.iter().zip(&tokens).filter(|(_, tokens)| **tokens == 0) {
         remarks.push(format!("{}: not a single token was generated, so there is no such corpus", part.name));
     }
-    let layers = tally
-        .finish()?
-        .into_iter()
-        .chain(mtp_tally.finish()?)
-        .map(|(layer, parts)| {
-            let shape = shapes[&layer];
-            let (all, half) = halves.join(windows.parts.iter().map(|part| part.name.as_str()), parts);
-            let usage = LayerUsage { half, ..LayerUsage::join(layer, shape.n_expert_used, all) };
-            check_not_all_equal(layer, shape.n_expert_used, &usage.total)
-                .map(|()| usage)
-                .map_err(TallyError::from)
-        })
-        .collect::<Result<Vec<_>, _>>()?;
+    let mut layers = Vec::new();
+    for (layer, parts) in tally.finish()?.into_iter().chain(mtp_tally.finish()?) {
+        let shape = shapes[&layer];
+        let (all, half) = halves.join(windows.parts.iter().map(|part| part.name.as_str()), &tokens, parts);
+        let usage = LayerUsage { half, ..LayerUsage::join(layer, shape.n_expert_used, all) };
+        if usage.total.n_tokens == 0 {
+            // Windows of one token have no step of multi-token prediction.
+            remarks.push(format!("layer {layer}: no token went through this block of multi-token prediction, so it has no counts"));
+            continue;
+        }
+        check_not_all_equal(layer, shape.n_expert_used, &usage.total).map_err(TallyError::from)?;
+        layers.push(usage);
+    }
+    let has_chats = corpora.iter().any(|corpus| corpus.chats().next().is_some());
     let corpora = (0..tokens.len())
         .filter(counted)
         .map(|at| corpora[windows.parts[at].corpus].entry(&windows.parts[at].name, tokens[at]))
@@ -216,7 +245,10 @@ pub fn profile(
         layers,
         batch_size: config.context.n_batch,
         ubatch_size: config.context.n_ubatch,
+        kv_unified: config.context.kv_unified,
+        ubatches,
         wall,
+        has_chats,
         remarks,
     })
 }
@@ -228,41 +260,82 @@ fn shapes(experts: &Experts, wanted: impl Fn(&ExpertLayer) -> bool) -> BTreeMap<
     experts.layers.iter().filter(|layer| wanted(layer)).map(|layer| (layer.layer, shape(layer))).collect()
 }
 
+/// What watches the pass: the counts of the trunk, and the block of multi-token prediction behind it.
+struct Counting<'p> {
+    routing: RoutingObserver<'p>,
+    mtp: Option<MtpPass<'p, 'p>>,
+}
+
+impl Counting<'_> {
+    /// What cannot be right is said after the first corpus, not after the last.
+    fn check(&mut self) -> Result<(), ProfileError> {
+        self.routing.tally().map_err(LlamaError::from)?.check()?;
+        if let Some(mtp) = &mut self.mtp {
+            mtp.observer.tally().map_err(LlamaError::from)?.check()?;
+        }
+        Ok(())
+    }
+}
+
+impl Observer for Counting<'_> {
+    fn wants(&mut self, node: &Node<'_>) -> bool {
+        self.routing.wants(node)
+    }
+
+    fn observe(&mut self, node: &mut Node<'_>) -> Result<(), ObserveError> {
+        self.routing.observe(node)
+    }
+
+    fn is_done(&self) -> bool {
+        self.routing.is_done()
+    }
+}
+
+impl WindowObserver for Counting<'_> {
+    fn begin_batch(&mut self, parts: &[u32]) -> Result<(), ObserveError> {
+        self.routing.begin_batch(parts)
+    }
+
+    fn end_batch(&mut self, computed: &Computed<'_>) -> Result<(), LlamaError> {
+        self.mtp.as_mut().map_or(Ok(()), |mtp| mtp.follow(computed))
+    }
+}
+
 /// A pass that is running.
 struct Pass<'p> {
     model: &'p Model,
     answer_tokens: u32,
     runner: Runner<'p, 'p>,
-    observer: RoutingObserver<'p>,
-    mtp: Option<MtpPass<'p, 'p>>,
+    counting: Counting<'p>,
 }
 
 impl Pass<'_> {
-    /// Computes windows, each from an empty context, and the MTP block behind them.
-    fn windows(&mut self, corpus: &str, group: &[Window]) -> Result<(), ProfileError> {
+    /// Computes the windows of a corpus. A window that is answered is alone in its context when it is.
+    fn corpus(&mut self, corpus: &str, windows: &[Window]) -> Result<(), ProfileError> {
+        self.runner.name(corpus);
         let failed = |error| ProfileError::Window { corpus: corpus.to_owned(), error };
-        self.runner.run(group, &mut self.observer).map_err(failed)?;
-        let Some(mtp) = &mut self.mtp else { return Ok(()) };
-        group
-            .iter()
-            .try_for_each(|window| mtp.window(self.runner.context(), window))
-            .map_err(|error| failed(self.runner.failed(error)))
+        for run in windows.chunk_by(|a, b| a.answer.is_none() && b.answer.is_none()) {
+            self.runner.run(run, &mut self.counting).map_err(failed)?;
+            if let [Window { tokens, answer: Some(part), .. }] = run {
+                self.answer(corpus, tokens.len() as u32, *part)?;
+            }
+        }
+        self.counting.check()
     }
 
     /// Lets the model go on after a window of `position` tokens: each time the likeliest token, until it ends or has
     /// said enough. The token that ends an answer is not computed, so it does not count.
     fn answer(&mut self, corpus: &str, position: u32, part: u32) -> Result<(), ProfileError> {
         for at in 0..self.answer_tokens {
-            let Some(token) = self.runner.last_logits().and_then(likeliest) else {
+            let failed = |error| ProfileError::Window { corpus: corpus.to_owned(), error };
+            let Some(token) = self.runner.last_logits().map_err(failed)?.and_then(likeliest) else {
                 return Err(ProfileError::NoNextToken { corpus: corpus.to_owned() });
             };
             if self.model.vocab().is_end_of_generation(token) {
                 self.runner.expect_fewer(u64::from(self.answer_tokens - at));
                 break;
             }
-            self.runner
-                .follow((position + at, token), part, &mut self.observer)
-                .map_err(|error| ProfileError::Window { corpus: corpus.to_owned(), error })?;
+            self.runner.follow((position + at, token), part, &mut self.counting).map_err(failed)?;
         }
         Ok(())
     }
@@ -275,32 +348,53 @@ fn likeliest(logits: &[f32]) -> Option<Token> {
     best.and_then(|(token, _)| Token::try_from(token).ok())
 }
 
+/// Where and with what a profile was made.
+#[derive(Clone, Debug)]
+pub struct Circumstances {
+    /// Version of llama.cpp.
+    pub llama_cpp: String,
+    /// The devices that computed.
+    pub devices: Vec<String>,
+    /// Variables of the environment that were set for the devices, as `NAME=VALUE`.
+    pub variables: Vec<String>,
+    /// Tokens of a window.
+    pub ctx_size: u32,
+}
+
 impl Profile {
     /// The usage file of this profile.
+    ///
+    /// # Errors
+    /// When its figures contradict each other.
     pub fn into_usage(
         self,
         file: &Path,
         identity: &Identity,
-        llama_cpp: String,
-        devices: Vec<String>,
-        ctx_size: u32,
-    ) -> Usage {
-        Usage {
+        circumstances: Circumstances,
+    ) -> Result<Usage, ProfileError> {
+        let usage = Usage {
             schema: USAGE_SCHEMA.to_owned(),
             model: ProfiledModel::new(file, identity),
             run: Run {
                 moeslice: env!("CARGO_PKG_VERSION").to_owned(),
-                llama_cpp: Some(llama_cpp),
+                llama_cpp: Some(circumstances.llama_cpp),
                 imported_from: None,
                 merged_from: Vec::new(),
-                devices,
-                ctx_size,
+                devices: circumstances.devices,
+                variables: circumstances.variables,
+                ctx_size: circumstances.ctx_size,
                 batch_size: self.batch_size,
                 ubatch_size: self.ubatch_size,
+                kv_unified: Some(self.kv_unified),
+                ubatches: Some(self.ubatches.count),
+                largest_ubatch: Some(self.ubatches.largest),
+                chat_date: self.has_chats.then(|| CHAT_DATE.to_owned()),
                 wall_seconds: self.wall.as_secs_f64(),
             },
             corpora: self.corpora,
             layers: self.layers,
-        }
+        };
+        usage.check().map_err(|what| ProfileError::Inconsistent { what })?;
+        Ok(usage)
     }
 }

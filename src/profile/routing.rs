@@ -21,6 +21,16 @@ pub struct RoutingObserver<'t> {
     /// The layer after whose routing the rest of the graph is left out.
     last_layer: Option<u32>,
     done: bool,
+    ubatches: Ubatches,
+}
+
+/// How many times the graph was computed, and for how many tokens at once.
+#[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+pub struct Ubatches {
+    /// Times.
+    pub count: u64,
+    /// Tokens of the largest.
+    pub largest: u32,
 }
 
 struct Reading {
@@ -39,7 +49,13 @@ impl<'t> RoutingObserver<'t> {
             pending: BTreeMap::new(),
             last_layer: None,
             done: false,
+            ubatches: Ubatches::default(),
         }
+    }
+
+    /// How the graph was computed so far.
+    pub fn ubatches(&self) -> Ubatches {
+        self.ubatches
     }
 
     /// Leaves out what comes after the routing of the last layer with experts: its experts, the norm, the head. No
@@ -116,6 +132,11 @@ impl Observer for RoutingObserver<'_> {
         if site == Site::Topk {
             expect_columns(node, used)?;
             node.read_ids(used, &mut reading.ids)?;
+            if self.tally.layers().next() == Some(layer) {
+                self.ubatches.count += 1;
+                let n_tokens = u32::try_from(reading.ids.len() / used).unwrap_or(u32::MAX);
+                self.ubatches.largest = self.ubatches.largest.max(n_tokens);
+            }
             reading.weights.clear();
         } else {
             node.read_floats(&mut reading.weights)?;

@@ -69,6 +69,7 @@ pub enum BadSelection {
 
 /// A pass whose figures cannot be right.
 #[derive(Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TallyError {
     /// A layer that holds experts was not seen in the graph.
     #[error(

@@ -120,6 +120,7 @@ fn overlap_lists_the_closest_pair_first() {
     let pairs: Vec<_> =
         overlap.rows.iter().map(|row| (row.a.as_str(), row.b.as_str(), row.shared_mean)).collect();
     assert_eq!(pairs, [("a", "c", 2.0), ("a", "b", 0.0), ("b", "c", 0.0)]);
+    #[cfg(feature = "cli")]
     assert!(
         overlap.text(&TextStyle::default()).contains("a and c want the same experts most, b and c least.")
     );
@@ -173,11 +174,13 @@ fn json_keeps_the_names_that_scripts_rely_on() {
     assert!(json["meaning"].is_string() && json["limits"].is_string());
 }
 
+#[cfg(feature = "cli")]
 #[test]
 fn text_of_a_report_matches_the_snapshot() {
     insta::assert_snapshot!(report().to_string());
 }
 
+#[cfg(feature = "cli")]
 #[test]
 fn imported_figures_are_marked() {
     let mut usage = usage();
@@ -202,6 +205,7 @@ fn wide(names: &[&str]) -> Usage {
 const NAMES: [&str; 9] =
     ["dev", "pm", "family", "a-corpus-with-quite-a-long-name", "e", "f", "g", "señales de humo", "i"];
 
+#[cfg(feature = "cli")]
 #[test]
 fn tables_fit_80_columns_for_any_corpora() {
     for n in 1..=NAMES.len() {

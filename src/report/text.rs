@@ -246,7 +246,7 @@ impl PlanTable {
         let blend =
             if self.blend == "tokens" { String::new() } else { format!(", corpora blended {}", self.blend) };
         let mut text = prose(&format!(
-            "Experts kept by {}{blend}. Share of the routing that they cover, in %: the mean of the layers, the worst \
+            "Kept by {}{blend}. Share of the routing that the kept experts cover, in %: the mean of the layers, the worst \
              layer, and (its number)",
             self.score
         ));

@@ -63,7 +63,7 @@ fn missing_gate_weights_are_refused_with_the_remedy() {
     let usage = test_usage::usage(1, &[("a", 3)], &[(2, &[(&[2, 1], None)])]);
     let error = scores(&usage, Score::Weight, &Blend::Tokens).unwrap_err();
     assert_eq!(error, ScoreError::NoWeights { layer: 2, score: Score::Weight });
-    assert!(error.to_string().contains("--score-data weights"));
+    assert!(error.to_string().contains("no gate weights"));
     assert_eq!(scores(&usage, Score::Frequency, &Blend::Tokens).unwrap()[&2].tie, None);
 }
 

@@ -21,6 +21,7 @@ pub struct Copier {
 
 /// Why a range was not copied whole.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum CopyError {
     /// The source gave an error.
     #[error("reading at byte {at}: {error}")]

@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::error::FileError;
-use super::rename::{rename_new, sync_folder};
+use super::rename::{rename_new, sync_file, sync_folder};
 use super::staging::{self, Kind};
 
 /// The first and last bytes of a whole journal.
@@ -156,7 +156,7 @@ fn put_back(folder: &Path, entries: &[Entry]) -> io::Result<()> {
 
 fn write(journal: &mut File, entries: &[Entry]) -> io::Result<()> {
     journal.write_all(&encode(entries))?;
-    journal.sync_all()
+    sync_file(journal)
 }
 
 /// Fields end with NUL, which no file name holds.

@@ -12,6 +12,7 @@ const EQUAL_COUNTS_ARE_SUSPECT_FROM: u64 = 8;
 #[error(
     "layer {layer}: all {n_expert} experts were selected exactly {count} times; routers do not do that, so the routing was misread"
 )]
+#[non_exhaustive]
 pub struct AllEqual {
     /// The layer.
     pub layer: u32,

@@ -47,8 +47,10 @@ pub(crate) fn usage(n_expert_used: u32, corpora: &[(&str, u64)], layers: &[(u32,
             ctx_size: 512,
             batch_size: 512,
             ubatch_size: 512,
+            chat_date: None,
             wall_seconds: 1.5,
             merged_from: vec![],
+            ..Run::default()
         },
         corpora: corpora
             .iter()
@@ -58,6 +60,7 @@ pub(crate) fn usage(n_expert_used: u32, corpora: &[(&str, u64)], layers: &[(u32,
                     path: format!("{name}.txt"),
                     bytes: 9,
                     sha256: format!("hash-{name}"),
+                    left_out: 0,
                 }],
                 tokens: *tokens,
             })

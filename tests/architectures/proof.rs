@@ -7,13 +7,15 @@ use moeslice::arch::ProfilePass;
 use moeslice::corpus::{Content, CorpusText, Text};
 use moeslice::evaluate::ExpertMask;
 use moeslice::gguf;
-use moeslice::llama::{Backend, Device, FlashAttention, Model, Observer, Observers, Placement, Token};
+use moeslice::llama::{
+    Backend, ContextSettings, Device, FlashAttention, Model, Observer, Observers, Placement, Token,
+};
 use moeslice::moe::{Experts, Identity, KeptExperts, LayerKind, Provenance};
 use moeslice::profile::{Profile, ProfileOptions, profile};
 use moeslice::progress::{Interrupt, Silent};
 use moeslice::slice::{self, Cut, Options};
 use moeslice::usage::CorpusFile;
-use moeslice::windows::WindowOptions;
+use moeslice::windows::{KvUnified, WindowOptions};
 use std::path::{Path, PathBuf};
 
 /// Tokens of a window; the last of several is shorter.
@@ -45,8 +47,8 @@ impl Subject {
         Subject { tiny, path, file, experts, model, folder, placement }
     }
 
-    /// Whether tokens see those that follow.
-    fn encode(&self) -> bool {
+    /// Whether llama.cpp has to compute a window at once.
+    fn whole_window(&self) -> bool {
         self.experts.arch.is_some_and(|arch| arch.profile == ProfilePass::NonCausal)
     }
 
@@ -97,13 +99,13 @@ fn text() -> String {
 pub fn counts(subject: &Subject) {
     let architecture = &subject.experts.architecture;
     let logits_only = matches!(subject.experts.arch.map(|arch| arch.profile), Some(ProfilePass::Logits(_)));
-    let ubatches: &[u32] = if subject.encode() { &[WINDOW] } else { &[WINDOW, 10] };
+    let ubatches: &[u32] = if subject.whole_window() { &[WINDOW] } else { &[WINDOW, 10] };
     for head in [true, false] {
         if head && !subject.head() || !head && logits_only {
             continue;
         }
         for &n_ubatch in ubatches {
-            let shape = Shape { n_ctx: WINDOW, n_ubatch, head, encode: subject.encode(), exact: false };
+            let shape = Shape { n_ctx: WINDOW, n_ubatch, head, exact: false };
             let mut seen = MultipliedIds::default();
             pass(&subject.model, &subject.windows(), shape, &mut seen, &mut |_, _| {})
                 .unwrap_or_else(|e| panic!("{shape:?}: {e}"));
@@ -120,7 +122,7 @@ pub fn mtp_counts(subject: &Subject, layer: u32) {
     let placement = Placement { mtp: true, ..subject.placement.clone() };
     let model = load(&subject.path, &placement);
     for n_ubatch in [WINDOW, 10] {
-        let shape = Shape { n_ctx: WINDOW, n_ubatch, head: true, encode: false, exact: false };
+        let shape = Shape { n_ctx: WINDOW, n_ubatch, head: true, exact: false };
         let mut seen = MultipliedIds::default();
         mtp_pass(&model, &subject.windows(), shape, &mut seen).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
         assert_eq!(seen.counts.keys().copied().collect::<Vec<_>>(), [layer], "layers that the block runs");
@@ -147,9 +149,8 @@ fn run_profile(subject: &Subject, model: &Model, shape: Shape, weights: bool, mt
             ctx_size: WINDOW,
             batch_size: 2 * WINDOW,
             ubatch_size: shape.n_ubatch,
-            threads: 1,
-            flash_attention: FlashAttention::Off,
-            interrupt: Interrupt::NEVER,
+            kv_unified: KvUnified::Off,
+            settings: ContextSettings { flash_attention: FlashAttention::Off, ..ContextSettings::default() },
         },
         chunks: None,
         weights,
@@ -158,10 +159,10 @@ fn run_profile(subject: &Subject, model: &Model, shape: Shape, weights: bool, mt
         lm_head: shape.head,
         mtp,
     };
-    let file = CorpusFile { path: "text".into(), bytes: 0, sha256: String::new() };
+    let file = CorpusFile { path: "text".into(), bytes: 0, sha256: String::new(), left_out: 0 };
     let corpus = CorpusText {
         name: "text".into(),
-        texts: vec![Text { path: "text.txt".into(), file, content: Content::Plain(text()) }],
+        texts: vec![Text { path: "text.txt".into(), file, content: Content::Plain(text().into()) }],
     };
     profile(model, &subject.experts, &[corpus], &options, &mut Silent)
         .unwrap_or_else(|e| panic!("{shape:?}, weights {weights}: {e}"))
@@ -398,7 +399,7 @@ fn swap_one(
 /// What the model puts out: logits after each token, or the embedding of each window where it has no LM head.
 pub fn outputs(subject: &Subject, model: &Model, observer: &mut dyn Observer) -> Vec<Vec<f32>> {
     let head = subject.head();
-    let shape = Shape { n_ctx: WINDOW, n_ubatch: WINDOW, head, encode: subject.encode(), exact: true };
+    let shape = Shape { n_ctx: WINDOW, n_ubatch: WINDOW, head, exact: true };
     let mut windows = subject.windows();
     if !head {
         // Only the last token of a window is seen: more windows make up for it.
@@ -407,9 +408,11 @@ pub fn outputs(subject: &Subject, model: &Model, observer: &mut dyn Observer) ->
     let mut rows = Vec::new();
     let mut each = |context: &moeslice::llama::Context<'_>, n_tokens: usize| {
         if head {
-            rows.extend((0..n_tokens).map(|at| context.logits(at).expect("logits").to_vec()));
+            rows.extend(
+                (0..n_tokens).map(|at| context.logits(at).expect("no exception").expect("logits").to_vec()),
+            );
         } else {
-            rows.push(context.embedding(0).expect("an embedding").to_vec());
+            rows.push(context.embedding(0).expect("no exception").expect("an embedding").to_vec());
         }
     };
     pass(model, &windows, shape, observer, &mut each).unwrap_or_else(|e| panic!("{e}"));

@@ -3,7 +3,7 @@
 use crate::profile::{counts, profile, sums};
 use crate::support::{demo, folder, json, moeslice, refuses, succeeds, variant};
 use moeslice::llama::{
-    Backend, Batch, Context, ContextOptions, FlashAttention, Model, ModelPart, Node, ObserveError, Observer,
+    Backend, Batch, Context, ContextOptions, ContextSettings, Model, ModelPart, Node, ObserveError, Observer,
     PassOutputs, Placement, Site, Token,
 };
 use moeslice::progress::{Interrupt, Silent};
@@ -232,12 +232,10 @@ fn answer(model: &Path, prompt: &str, n: usize) -> Selected {
         n_seq: 1,
         n_batch: 256,
         n_ubatch: 256,
-        threads: 2,
+        kv_unified: false,
         part: ModelPart::Trunk,
         outputs: PassOutputs::Logits,
-        exact_cache: false,
-        flash_attention: FlashAttention::Auto,
-        interrupt: Interrupt::NEVER,
+        settings: ContextSettings { threads: 2, threads_batch: 2, ..ContextSettings::default() },
     };
     let mut context = Context::new(&model, &options).unwrap();
     let mut batch = Batch::new();
@@ -246,7 +244,7 @@ fn answer(model: &Path, prompt: &str, n: usize) -> Selected {
     context.decode(&mut batch, &mut Blind).unwrap();
     let mut selected = Selected { count: vec![vec![0; 32]; 4], tokens: Vec::new() };
     for at in 0..n {
-        let logits = context.logits(batch.len() - 1).unwrap();
+        let logits = context.logits(batch.len() - 1).unwrap().unwrap();
         let best = (0..logits.len()).max_by(|&a, &b| logits[a].total_cmp(&logits[b])).unwrap() as Token;
         selected.tokens.push(best);
         batch.clear();

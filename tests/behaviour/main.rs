@@ -1,7 +1,10 @@
 //! The program as its users meet it: arguments in; output, files and exit code out.
 
 #[cfg(feature = "llama")]
+mod bench;
+#[cfg(feature = "llama")]
 mod chat;
+mod documents;
 mod files;
 mod inputs;
 mod kill;
@@ -16,5 +19,7 @@ mod prune;
 mod report;
 #[cfg(feature = "llama")]
 mod run;
+#[cfg(feature = "llama")]
+mod supervise;
 mod support;
 mod verify;

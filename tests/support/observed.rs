@@ -1,10 +1,9 @@
 //! Passes over a tiny model that have nothing to do with the product's own.
 
 use moeslice::llama::{
-    Batch, Context, ContextOptions, FlashAttention, LlamaError, Model, ModelPart, Node, ObserveError,
-    Observer, PassOutputs, Token,
+    Batch, CacheType, Context, ContextOptions, ContextSettings, FlashAttention, LlamaError, Model, ModelPart,
+    Node, ObserveError, Observer, PassOutputs, Token,
 };
-use moeslice::progress::Interrupt;
 use std::collections::BTreeMap;
 
 /// Looks at nothing.
@@ -59,25 +58,27 @@ pub struct Shape {
     pub n_ubatch: u32,
     /// Whether the logits are computed.
     pub head: bool,
-    /// Whether tokens see those that follow, so that the encoder has to run them.
-    pub encode: bool,
     /// Whether keys and values are kept in full precision.
     pub exact: bool,
 }
 
 impl Shape {
     fn options(self, part: ModelPart) -> ContextOptions {
+        let cache = if self.exact { CacheType::F32 } else { CacheType::F16 };
         ContextOptions {
             n_ctx: self.n_ctx,
             n_seq: 1,
             n_batch: self.n_ctx,
             n_ubatch: self.n_ubatch,
-            threads: 1,
+            kv_unified: false,
             part,
             outputs: if self.head { PassOutputs::Logits } else { PassOutputs::None },
-            flash_attention: FlashAttention::Off,
-            exact_cache: self.exact,
-            interrupt: Interrupt::NEVER,
+            settings: ContextSettings {
+                flash_attention: FlashAttention::Off,
+                cache_k: cache,
+                cache_v: cache,
+                ..ContextSettings::default()
+            },
         }
     }
 }
@@ -95,12 +96,8 @@ pub fn pass(
     for window in windows {
         batch.clear();
         batch.push(0, 0, window);
-        context.clear();
-        if shape.encode {
-            context.encode(&mut batch, observer)?;
-        } else {
-            context.decode(&mut batch, observer)?;
-        }
+        context.clear()?;
+        context.decode(&mut batch, observer)?;
         each(&context, window.len());
     }
     Ok(())
@@ -119,11 +116,11 @@ pub fn mtp_pass(
     for window in windows {
         batch.clear();
         batch.push(0, 0, window);
-        trunk.clear();
+        trunk.clear()?;
         trunk.decode(&mut batch, &mut Nothing)?;
-        block.clear();
+        block.clear()?;
         for (at, pair) in window.windows(2).enumerate() {
-            let state = trunk.state(at).expect("a state").to_vec();
+            let state = trunk.state(at)?.expect("a state").to_vec();
             block.decode_states(&pair[1..], &state, at as u32 + 1, observer)?;
         }
     }

@@ -1,9 +1,15 @@
 //! One file a command: its arguments, and what it does.
 
 #[cfg(feature = "llama")]
+pub mod bench;
+pub mod completions;
+#[cfg(feature = "llama")]
 pub mod devices;
+#[cfg(feature = "llama")]
+pub mod dry_run;
 pub mod imatrix;
 pub mod inspect;
+pub mod man;
 pub mod merge;
 pub mod plan;
 #[cfg(feature = "llama")]

@@ -1,7 +1,8 @@
 //! `moeslice profile`: usage of the experts from a model and corpora.
 
+use super::dry_run::{self, LookFlags};
 use crate::cli::console::{Console, print};
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Failure, with_hint};
 use crate::cli::flags::llama::LlamaFlags;
 use crate::cli::flags::mtp::{Mtp, MtpFlag};
 use crate::cli::flags::texts::TextFlags;
@@ -14,7 +15,7 @@ use crate::profile::{self, ProfileOptions};
 use crate::progress::{Interrupt, Unit, stage};
 use crate::sys::catch_interrupts;
 use crate::usage::Usage;
-use crate::windows::WindowOptions;
+use crate::windows::{KvUnified, WindowOptions};
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -25,8 +26,10 @@ pub struct ProfileArgs {
     #[arg(short, long, value_name = "MODEL", env = "LLAMA_ARG_MODEL")]
     pub model: PathBuf,
     /// The usage file to write; "-" for stdout
-    #[arg(short, long, value_name = "U.json")]
-    pub output: PathBuf,
+    #[arg(short, long, value_name = "U.json", required_unless_present_any = ["dry_run", "show_text"])]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub look: LookFlags,
     /// Replace an existing output
     #[arg(long)]
     pub force: bool,
@@ -40,23 +43,28 @@ pub struct ProfileArgs {
 
 /// Runs `profile`.
 pub fn profile(args: &ProfileArgs, console: Console) -> Result<(), Failure> {
-    let to_stdout = args.output == Path::new("-");
     args.mtp.refuse_plan("a profile counts")?;
     let model = MoeModel::open(&args.model).map_err(Failure::input)?;
     check_mtp(&model, args.mtp, console)?;
     let corpora = args.texts.read(&model, console)?;
-    if !to_stdout {
+    let to_file = args.output.as_deref().filter(|output| *output != Path::new("-"));
+    if let Some(output) = to_file {
         let mut outputs = OutputFiles::default();
-        outputs.add_small(&args.output, args.force)?;
+        outputs.add_small(output, args.force)?;
         outputs.check_inputs(model.files().chain(args.texts.inputs(&corpora)))?;
     }
-    let interrupt = catch_interrupts();
-    let usage = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
-    if to_stdout {
-        return Ok(print(&usage.to_json())?);
+    if args.look.show_text {
+        return dry_run::show_text(&corpora);
     }
-    write_small(&args.output, usage.to_json().as_bytes(), args.force)?;
-    console.remark(&format!("wrote {}", args.output.display()));
+    let interrupt = catch_interrupts();
+    if args.look.dry_run {
+        let options = options(&args.texts, &args.llama, args.mtp, interrupt);
+        return dry_run::dry_run(&model, &corpora, &args.llama, &options, args.look, console);
+    }
+    let usage = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
+    let Some(output) = to_file else { return Ok(print(&usage.to_json())?) };
+    write_small(output, usage.to_json().as_bytes(), args.force)?;
+    console.remark(&format!("wrote {}", output.display()));
     Ok(())
 }
 
@@ -72,14 +80,36 @@ fn check_mtp(model: &MoeModel, flag: MtpFlag, console: Console) -> Result<(), Fa
         .iter()
         .find(|layer| layer.kind == LayerKind::Mtp && experts.mtp_that_runs() != Some(layer.layer));
     let Some(layer) = uncounted else { return Ok(()) };
-    let error = PlanError::Mtp { layer: layer.layer, runs: false };
+    let error = anyhow::Error::new(PlanError::Mtp { layer: layer.layer, runs: false });
     match flag.mtp {
-        Some(Mtp::Profile) => Err(Failure::input(anyhow::anyhow!("{}: {error}", model.path().display()))),
+        Some(Mtp::Profile) => Err(Failure::input({
+            let text = format!("{}: {error}", model.path().display());
+            error.context(text)
+        })),
         Some(Mtp::Drop | Mtp::Plan) => Ok(()),
         None => {
-            console.remark(&error.to_string());
+            console.remark(&with_hint(&error));
             Ok(())
         }
+    }
+}
+
+/// How the texts are profiled.
+pub fn options(texts: &TextFlags, flags: &LlamaFlags, mtp: MtpFlag, interrupt: Interrupt) -> ProfileOptions {
+    ProfileOptions {
+        windows: WindowOptions {
+            ctx_size: flags.ctx_size,
+            batch_size: flags.batch_size,
+            ubatch_size: flags.ubatch_size,
+            kv_unified: KvUnified::Auto,
+            settings: flags.settings(interrupt),
+        },
+        chunks: texts.chunks,
+        weights: texts.collects_weights(),
+        parse_special: texts.parse_special,
+        generate: texts.generate,
+        lm_head: texts.lm_head,
+        mtp: mtp.runs_block(),
     }
 }
 
@@ -103,34 +133,18 @@ pub fn run_profile(
             "windows of {asked} tokens (-c) are longer than the {trained} that the model was trained on"
         ));
     }
-    let options = ProfileOptions {
-        windows: WindowOptions {
-            ctx_size: flags.ctx_size,
-            batch_size: flags.batch_size,
-            ubatch_size: flags.ubatch_size,
-            threads: flags.threads(),
-            flash_attention: flags.flash_attention(),
-            interrupt,
-        },
-        chunks: texts.chunks,
-        weights: texts.collects_weights(),
-        parse_special: texts.parse_special,
-        generate: texts.generate,
-        lm_head: texts.lm_head,
-        mtp: mtp.runs_block(),
-    };
-    let profiled = stage(&mut console.progress(), "profiling", Unit::Tokens, |progress| {
+    let options = options(texts, flags, mtp, interrupt);
+    let profiled = stage(&mut *console.progress(), "profiling", Unit::Tokens, |progress| {
         profile::profile(&loaded, &model.experts, corpora, &options, progress)
-    });
-    let profiled = profiled.map_err(|error| match error {
-        error if error.is_interrupt() => Failure::Interrupted,
-        error @ (profile::ProfileError::NoTokens { .. } | profile::ProfileError::NoPass(_)) => {
-            Failure::input(error)
-        }
-        error => Failure::running(error),
     })?;
     say_what_was_profiled(&profiled, &devices, console);
-    Ok(profiled.into_usage(model.path(), &model.identity, backend.version(), devices, flags.ctx_size))
+    let circumstances = profile::Circumstances {
+        llama_cpp: backend.version(),
+        devices,
+        variables: backend.variables(),
+        ctx_size: flags.ctx_size,
+    };
+    profiled.into_usage(model.path(), &model.identity, circumstances).map_err(Failure::running)
 }
 
 fn say_what_was_profiled(profiled: &profile::Profile, devices: &[String], console: Console) {

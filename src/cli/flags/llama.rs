@@ -3,10 +3,17 @@
 
 use crate::cli::console::Console;
 use crate::cli::failure::Failure;
-use crate::llama::{Backend, Device, FlashAttention, LlamaError, Model, Placement};
+use crate::llama::{
+    Backend, BufferType, ContextSettings, Device, FlashAttention, LlamaError, LoadMode, Model, Placement,
+};
 use crate::progress::{Interrupt, Unit, stage};
+use crate::sys::usable_cores;
 use clap::Args;
 use std::path::Path;
+
+/// Seconds without any progress after which the device is taken to hang: compiling the shaders of a large model on a
+/// slow machine takes minutes, and nothing else does.
+pub const STALL_TIMEOUT: u64 = 600;
 
 /// How llama.cpp runs the model.
 #[derive(Args, Clone, Debug)]
@@ -30,18 +37,21 @@ pub struct LlamaFlags {
     /// Devices to run on, separated by commas; "none" for the processor alone (-dev)
     #[arg(long, value_name = "DEV,…", value_delimiter = ',', env = "LLAMA_ARG_DEVICE")]
     pub device: Vec<String>,
-    /// KeepTarget tensors whose name matches PATTERN in the memory of DEV (-ot)
+    /// Keep tensors whose name matches PATTERN in the memory of DEV (-ot)
     #[arg(long, value_name = "PATTERN=DEV,…", value_delimiter = ',', env = "LLAMA_ARG_OVERRIDE_TENSOR")]
     pub override_tensor: Vec<String>,
-    /// KeepTarget all experts in the processor's memory (-cmoe)
+    /// Keep all experts in the processor's memory (-cmoe)
     #[arg(long, env = "LLAMA_ARG_CPU_MOE", value_parser = switch)]
     pub cpu_moe: bool,
-    /// KeepTarget the experts of the first N layers in the processor's memory (-ncmoe)
+    /// Keep the experts of the first N layers in the processor's memory (-ncmoe)
     #[arg(long, value_name = "N", env = "LLAMA_ARG_N_CPU_MOE", value_parser = clap::value_parser!(u32).range(0..=4096))]
     pub n_cpu_moe: Option<u32>,
     /// Fused attention (-fa)
     #[arg(long, value_name = "on|off|auto", default_value = "auto", env = "LLAMA_ARG_FLASH_ATTN", value_parser = flash_attention, allow_hyphen_values = true)]
     pub flash_attn: FlashAttention,
+    /// Give up when nothing has gone on for so many seconds; 0 waits without limit
+    #[arg(long, value_name = "SECONDS", default_value_t = STALL_TIMEOUT)]
+    pub stall_timeout: u64,
     /// Read the weights instead of mapping the file
     #[arg(long)]
     pub no_mmap: bool,
@@ -75,12 +85,18 @@ fn gpu_layers(text: &str) -> Result<i32, String> {
 impl LlamaFlags {
     /// Threads on the processor.
     pub fn threads(&self) -> u32 {
-        self.threads.unwrap_or_else(|| u32::try_from(num_cpus::get_physical()).unwrap_or(1).clamp(1, 512))
+        self.threads.unwrap_or_else(|| usable_cores().min(512))
     }
 
-    /// Fused attention, as the contexts take it.
-    pub fn flash_attention(&self) -> FlashAttention {
-        self.flash_attn
+    /// What contexts are made with.
+    pub fn settings(&self, interrupt: Interrupt) -> ContextSettings {
+        ContextSettings {
+            threads: self.threads(),
+            threads_batch: self.threads(),
+            flash_attention: self.flash_attn,
+            interrupt,
+            ..ContextSettings::default()
+        }
     }
 
     /// Where the model goes, and the names of the devices that will compute. Fails on a device that does not exist.
@@ -124,29 +140,29 @@ impl LlamaFlags {
             devices: chosen,
             gpu_layers: self.gpu_layers,
             overrides: self.overrides(backend, &cpu)?,
-            mmap: self.no_mmap.then_some(false),
-            mtp: false,
+            load_mode: if self.no_mmap { LoadMode::None } else { LoadMode::Auto },
+            ..Placement::default()
         };
         let names = if gpus.is_empty() || self.gpu_layers == 0 { vec![cpu.name] } else { gpus };
         Ok((placement, names))
     }
 
-    fn overrides(&self, backend: &Backend, cpu: &Device) -> Result<Vec<(String, Device)>, Failure> {
+    fn overrides(&self, backend: &Backend, cpu: &Device) -> Result<Vec<(String, BufferType)>, Failure> {
         let mut overrides = Vec::new();
         for text in &self.override_tensor {
             let (pattern, name) = text.rsplit_once('=').ok_or_else(|| {
                 Failure::arguments(format!("--override-tensor {text:?}: expected PATTERN=DEVICE"))
             })?;
             let device = backend.devices_named(&[name.to_owned()]).map_err(Failure::arguments)?.remove(0);
-            overrides.push((pattern.to_owned(), device));
+            overrides.push((pattern.to_owned(), device.buffer_type()));
         }
         // Any tensor with experts in it, as llama.cpp's flags of the same names mean it.
         let experts = r"ffn_(up|down|gate|gate_up)_(ch|)exps";
         if self.cpu_moe {
-            overrides.push((format!(r"\.{experts}"), cpu.clone()));
+            overrides.push((format!(r"\.{experts}"), cpu.buffer_type()));
         }
         for layer in 0..self.n_cpu_moe.unwrap_or(0) {
-            overrides.push((format!(r"blk\.{layer}\.{experts}"), cpu.clone()));
+            overrides.push((format!(r"blk\.{layer}\.{experts}"), cpu.buffer_type()));
         }
         Ok(overrides)
     }
@@ -160,7 +176,7 @@ impl LlamaFlags {
         console: Console,
         interrupt: Interrupt,
     ) -> Result<Model, Failure> {
-        let model = stage(&mut console.progress(), "loading", Unit::Percent, |progress| {
+        let model = stage(&mut *console.progress(), "loading", Unit::Percent, |progress| {
             Model::load(backend, path, placement, progress, interrupt)
         });
         model.map_err(|error| match error {

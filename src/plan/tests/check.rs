@@ -1,4 +1,5 @@
 use super::*;
+use crate::json::DocumentError;
 use crate::moe::{Identity, KeptError, KeptExperts};
 use crate::usage::ModelMatch;
 use std::path::Path;
@@ -87,7 +88,7 @@ fn file_that_is_not_a_plan_is_refused_when_read() {
         ("", "EOF"),
     ] {
         let error = read(text).unwrap_err();
-        assert!(matches!(error, PlanFileError::Parse { .. }), "{text}: {error}");
+        assert!(matches!(error, PlanFileError::Document(DocumentError::Parse { .. })), "{text}: {error}");
         let message = error.to_string();
         assert!(message.starts_with(PLAN) && message.contains(part), "{text}: {message}");
     }

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::error::FileError;
 use super::folder::folder_of;
 use super::leftovers::remove_leftovers;
-use super::rename::{rename_new, sync_folder};
+use super::rename::{rename_new, sync_file, sync_folder};
 use super::staging::{self, Kind};
 use super::{journal, space};
 
@@ -18,6 +18,19 @@ const MAX_LINKS: usize = 40;
 /// A file that is being written under a hidden name beside its target.
 ///
 /// [`commit`](Self::commit) makes it visible. Dropped before, it is gone, and the target is as it was.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// use moeslice::sys::AtomicFile;
+///
+/// let path = folder.path().join("notes.txt");
+/// let file = AtomicFile::create(&path, false)?;
+/// file.write_all_at(b"whole", 0)?;
+/// assert!(!path.exists());
+/// file.commit()?;
+/// assert_eq!(std::fs::read(&path)?, b"whole");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct AtomicFile {
     file: File,
@@ -91,6 +104,12 @@ impl AtomicFile {
 
     /// Gives the file its final length and takes the room for it; what is not written reads as zeros.
     pub fn reserve(&self, bytes: u64) -> Result<(), FileError> {
+        // Some file systems fill the disk before they say that it is too small, and other programs with it.
+        if let Ok(free) = space::free_bytes(&folder_of(&self.target))
+            && bytes > free
+        {
+            return Err(FileError::NoRoom { path: self.target.clone(), needed: bytes, free });
+        }
         space::reserve(&self.file, bytes).map_err(|error| self.explain(error, bytes))
     }
 
@@ -118,7 +137,7 @@ impl AtomicFile {
 
     /// Brings everything to the disk.
     pub fn sync(&self) -> Result<(), FileError> {
-        self.file.sync_all().map_err(|error| self.write_error(error))
+        sync_file(&self.file).map_err(|error| self.write_error(error))
     }
 
     /// Brings everything to the disk, then makes the file visible in one step.

@@ -120,10 +120,13 @@ fn unknown_or_repeated_field_is_refused() {
 fn other_version_is_refused_apart_from_damage() {
     let newer = r#"{"schema": "moeslice.usage/2", "novelty": true}"#;
     let error = Usage::parse(newer.as_bytes(), Path::new("u.json")).unwrap_err();
-    assert!(matches!(&error, UsageError::Schema { found, .. } if found == "moeslice.usage/2"), "{error}");
+    assert!(
+        matches!(&error, UsageError::Document(DocumentError::Schema { found, .. }) if found == "moeslice.usage/2"),
+        "{error}"
+    );
     for text in ["", "{}", "[1]", "\u{feff}{}", "{\"schema\": \"moeslice.usage/1\"}"] {
         let error = Usage::parse(text.as_bytes(), Path::new("u.json")).unwrap_err();
-        assert!(matches!(error, UsageError::Parse { .. }), "{text}: {error}");
+        assert!(matches!(error, UsageError::Document(DocumentError::Parse { .. })), "{text}: {error}");
     }
 }
 
@@ -144,7 +147,7 @@ fn usage_of_another_model_is_refused_and_quantisation_accepted() {
 
 #[test]
 fn corpus_of_several_files_has_one_hash() {
-    let file = |sha256: &str| CorpusFile { path: "a".into(), bytes: 1, sha256: sha256.into() };
+    let file = |sha256: &str| CorpusFile { path: "a".into(), bytes: 1, sha256: sha256.into(), left_out: 0 };
     let corpus = |files| Corpus { name: "dev".into(), files, tokens: 1 };
     assert_eq!(corpus(vec![file("ab")]).sha256(), "ab");
     // printf 'ab\ncd\n' | sha256sum

@@ -19,7 +19,7 @@ fn model_without_experts_is_refused() {
     uncounted.drop_key("expert_count");
     assert_eq!(
         uncounted.refusal(),
-        "has the expert tensor blk.0.ffn_gate_inp.weight but no llama.expert_count: convert the model anew"
+        "has the expert tensor blk.0.ffn_gate_inp.weight but no llama.expert_count: convert the model again"
     );
 }
 
@@ -29,7 +29,7 @@ fn one_tensor_per_expert_is_refused_as_old_form() {
     model.part(0, "ffn_gate_inp.weight", &[N_EMBD, 8]).part(0, "ffn_gate.3.weight", &[N_EMBD, N_FF]);
     assert_eq!(
         model.refusal(),
-        "blk.0.ffn_gate.3.weight holds a single expert; llama.cpp no longer loads this form: convert the model anew"
+        "blk.0.ffn_gate.3.weight holds a single expert; llama.cpp no longer loads this form: convert the model again"
     );
 }
 
@@ -180,18 +180,18 @@ fn keys_of_wrong_type_or_length_are_refused() {
         edit(&mut model);
         model.refusal()
     };
-    let anew = ": convert the model anew";
+    let again = ": convert the model again";
     assert_eq!(
         refusal(|f| _ = f.drop_key("expert_used_count")),
-        format!("has no llama.expert_used_count{anew}")
+        format!("has no llama.expert_used_count{again}")
     );
     assert_eq!(
         refusal(|f| _ = f.key("expert_count", "8")),
-        format!("llama.expert_count is of type string, llama.cpp takes a u32 only{anew}")
+        format!("llama.expert_count is of type string, llama.cpp takes a u32 only{again}")
     );
     assert_eq!(
         refusal(|f| _ = f.key("expert_count", 8_u64)),
-        format!("llama.expert_count is of type u64, llama.cpp takes a u32 only{anew}")
+        format!("llama.expert_count is of type u64, llama.cpp takes a u32 only{again}")
     );
     assert_eq!(
         refusal(|f| _ = f.key("expert_used_count", vec![2_u32, 2, 2])),
