@@ -52,13 +52,13 @@ function drawChart(element, chart) {
   const cursor = make('line', { y1: box.top, y2: box.bottom, class: 'cursor', visibility: 'hidden' });
   svg.append(cursor);
   let at = -1;
-  const say = (index, x, y) => {
+  const say = (index, x, y, focus) => {
     at = index;
     const stop = chart.stops[index];
     cursor.setAttribute('x1', px(stop));
     cursor.setAttribute('x2', px(stop));
     cursor.setAttribute('visibility', 'visible');
-    showTip(chart.words(stop), x, y);
+    showTip(chart.words(stop), x, y, focus);
   };
   const onPointer = (event) => {
     const rect = svg.getBoundingClientRect();
@@ -75,14 +75,14 @@ function drawChart(element, chart) {
   svg.addEventListener('pointermove', onPointer);
   svg.addEventListener('pointerdown', onPointer);
   svg.addEventListener('pointerleave', leave);
-  svg.addEventListener('blur', leave);
+  svg.addEventListener('blur', (event) => { if (tipFocus === svg) leave(event); });
   svg.addEventListener('keydown', (event) => {
     const step = { ArrowRight: 1, ArrowLeft: -1 }[event.key];
     if (!step) return;
     event.preventDefault();
     const index = Math.min(chart.stops.length - 1, Math.max(0, at < 0 ? 0 : at + step));
     const rect = svg.getBoundingClientRect();
-    say(index, rect.left + (px(chart.stops[index]) / width) * rect.width, rect.top + rect.height / 3);
+    say(index, rect.left + (px(chart.stops[index]) / width) * rect.width, rect.top + rect.height / 3, svg);
   });
   element.replaceChildren(svg);
 }

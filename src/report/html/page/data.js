@@ -56,7 +56,10 @@ function make(tag, attributes = {}, ...children) {
 
 // One tooltip for all figures.
 const tip = byId('tip');
-function showTip(lines, x, y) {
+// Keys show it for the figure that has the focus, and it goes with that.
+let tipFocus = null;
+function showTip(lines, x, y, focus = null) {
+  tipFocus = focus;
   tip.replaceChildren(...lines.map((line, at) => make(at ? 'div' : 'strong', {}, line)));
   tip.hidden = false;
   const { width, height } = tip.getBoundingClientRect();

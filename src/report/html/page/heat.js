@@ -122,7 +122,7 @@ canvas.addEventListener('pointerdown', (event) => {
 });
 canvas.addEventListener('pointerleave', leaveTip);
 canvas.addEventListener('focus', drawHeat);
-canvas.addEventListener('blur', () => { hideTip(); drawHeat(); });
+canvas.addEventListener('blur', () => { if (tipFocus === canvas) hideTip(); drawHeat(); });
 canvas.addEventListener('keydown', (event) => {
   const [rows, places] = { ArrowUp: [-1, 0], ArrowDown: [1, 0], ArrowLeft: [0, -1], ArrowRight: [0, 1] }[event.key] || [0, 0];
   if (!rows && !places) return;
@@ -135,7 +135,7 @@ canvas.addEventListener('keydown', (event) => {
   const { left, row, top: above, cell } = geometry();
   const rect = canvas.getBoundingClientRect();
   const lines = expertLines(layer, current(), state.corpus);
-  showTip(lines, rect.left + left + (state.place + 0.5) * cell, rect.top + above + (state.row + 0.5) * row);
+  showTip(lines, rect.left + left + (state.place + 0.5) * cell, rect.top + above + (state.row + 0.5) * row, canvas);
   byId('heat-says').textContent = lines.join('. ');
 });
 
