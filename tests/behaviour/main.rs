@@ -16,10 +16,14 @@ mod mtp;
 #[cfg(feature = "llama")]
 mod profile;
 mod prune;
+mod replay;
 mod report;
 #[cfg(feature = "llama")]
 mod run;
 #[cfg(feature = "llama")]
 mod supervise;
 mod support;
+#[cfg(feature = "llama")]
+mod texts;
+mod trace;
 mod verify;

@@ -1,4 +1,4 @@
-//! `moeslice run`: profile, plan, cut and verify, in one process.
+//! `moeslice run`: profile, plan, cut and verify, in one command.
 
 use super::profile::run_profile;
 use crate::cli::console::Console;
@@ -34,9 +34,9 @@ pub struct RunArgs {
     #[arg(long)]
     pub card: bool,
     #[command(flatten)]
-    pub texts: TextFlags,
-    #[command(flatten)]
     pub mtp: MtpFlag,
+    #[command(flatten)]
+    pub texts: TextFlags,
     #[command(flatten)]
     pub choose: SelectionFlags,
     #[command(flatten)]
@@ -82,7 +82,8 @@ pub fn run(args: &RunArgs, console: Console) -> Result<(), Failure> {
     let plan = selection.plan(&model, &usage, &args.keep, args.cut.shards)?;
     let coverages = plan::coverage(&usage, &plan.keep);
     let stability = page::stability(&selection, &model, &usage, &plan, console)?;
-    let written = args.cut.cut(&model, &plan, coverages.as_ref(), console, interrupt)?;
+    let written = args.cut.cut(&model, &plan, coverages.as_ref(), console, interrupt);
+    let written = written.map_err(|failure| failure.after_usage(usage_out))?;
     if let Some(report) = &args.report {
         let sizes = page::sizes(&selection, &model, &usage, Some(&plan), args.cut.shards)?;
         let (usage, bytes) = (&usage, Some((written.bytes_before, written.bytes)));
