@@ -10,10 +10,10 @@ mod replay_tables;
 mod supervised;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 #[cfg(feature = "llama")]
 use commands::{bench, devices, eval, profile, refine, run, trace};
-use commands::{completions, inspect, man, merge, plan, prune, replay, report, verify};
+use commands::{completions, imatrix, inspect, man, merge, plan, prune, replay, report, verify};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
@@ -31,6 +31,9 @@ struct Cli {
     /// Say nothing but errors
     #[arg(short, long, global = true)]
     quiet: bool,
+    /// Colours in what is printed
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
     /// Show llama.cpp's log
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     verbose: bool,
@@ -52,6 +55,8 @@ enum Command {
     Plan(plan::PlanArgs),
     /// Cut experts out of a model, by a usage file or a plan
     Prune(Box<prune::PruneArgs>),
+    /// Cut an importance matrix as its model was cut, to requantise the pruned model with it
+    Imatrix(imatrix::ImatrixArgs),
     /// Check that a pruned model is a true cut of its base
     Verify(verify::VerifyArgs),
     /// Record which experts each token goes to, and which came close, for `replay`
@@ -109,7 +114,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             supervised::Role::Alone => {}
             supervised::Role::Child(parent) => supervised::begin(parent),
             supervised::Role::Parent(limit) => {
-                return supervised::watch(&arguments, limit, Console { quiet: cli.quiet });
+                return supervised::watch(&arguments, limit, Console { quiet: cli.quiet, color: cli.color });
             }
         }
     }
@@ -120,16 +125,17 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
 }
 
 fn dispatch(cli: &Cli) -> Result<(), Failure> {
-    let console = Console { quiet: cli.quiet };
+    let console = Console { quiet: cli.quiet, color: cli.color };
     match &cli.command {
         #[cfg(feature = "llama")]
         Command::Run(args) => run::run(args, console),
         #[cfg(feature = "llama")]
         Command::Profile(args) => profile::profile(args, console),
-        Command::Report(args) => report::report(args),
+        Command::Report(args) => report::report(args, console),
         Command::Merge(args) => merge::merge(args, console),
         Command::Plan(args) => plan::plan(args, console),
         Command::Prune(args) => prune::prune(args, console),
+        Command::Imatrix(args) => imatrix::imatrix(args, console),
         Command::Verify(args) => verify::verify(args, console),
         #[cfg(feature = "llama")]
         Command::Trace(args) => trace::trace(args, console),

@@ -1,5 +1,7 @@
 //! From texts and a model to the usage of its experts.
 
+#[cfg_attr(not(feature = "llama"), allow(dead_code))]
+mod halves;
 #[cfg(feature = "llama")]
 mod mtp_pass;
 #[cfg(feature = "llama")]

@@ -1,5 +1,6 @@
 //! The profile pass: every window of every corpus through the model, routing observed.
 
+use super::halves::Halves;
 use super::mtp_pass::MtpPass;
 use super::norms::NormsObserver;
 use super::routing::{RoutingObserver, Ubatches};
@@ -190,12 +191,13 @@ pub fn profile(
     options: &ProfileOptions,
     progress: &mut dyn Progress,
 ) -> Result<Profile, ProfileError> {
-    let Prepared { config, mtp, windows, held_out } = prepare(model, experts, corpora, options)?;
+    let Prepared { config, mtp, mut windows, held_out } = prepare(model, experts, corpora, options)?;
     let answer_tokens = options.generate.unwrap_or(0);
+    let halves = Halves::tell_apart(&mut windows);
     let mut shapes = self::shapes(experts, |layer| layer.kind != LayerKind::Mtp);
     let mtp_shapes = self::shapes(experts, |layer| mtp == Some(layer.layer));
-    let mut mtp_tally = Tally::new(mtp_shapes.clone(), options.weights, windows.parts.len());
-    let mut tally = Tally::new(shapes.clone(), options.weights, windows.parts.len());
+    let mut mtp_tally = Tally::new(mtp_shapes.clone(), options.weights, halves.n_parts());
+    let mut tally = Tally::new(shapes.clone(), options.weights, halves.n_parts());
     let total = windows.n_tokens() + windows.n_answers() * u64::from(answer_tokens);
     let routing = RoutingObserver::new(&mut tally, options.weights);
     let mut pass = Pass {
@@ -206,7 +208,7 @@ pub fn profile(
             routing: if config.headless && !options.activations { routing.stopping_early() } else { routing },
             norms: options.activations.then(|| {
                 let threads = options.windows.settings.threads_batch as usize;
-                NormsObserver::new(&shapes, windows.parts.len(), &experts.architecture, threads)
+                NormsObserver::new(&shapes, halves.n_parts(), &experts.architecture, threads)
             }),
             mtp: mtp
                 .map(|_| MtpPass::new(model, &config.context, &mut mtp_tally, options.weights))
@@ -224,7 +226,7 @@ pub fn profile(
     drop(pass);
     shapes.extend(mtp_shapes);
 
-    let tokens = tally.tokens().to_vec();
+    let tokens = halves.tokens(tally.tokens());
     let mut remarks = Vec::new();
     if windows.answers_without_beginning > 0 {
         remarks.push(format!(
@@ -243,9 +245,8 @@ pub fn profile(
             sums.activation = Some(activation);
         }
         let shape = shapes[&layer];
-        let counted = windows.parts.iter().zip(parts).zip(&tokens).filter(|(_, tokens)| **tokens > 0);
-        let apart = counted.map(|((part, sums), _)| (part.name.clone(), sums)).collect();
-        let usage = LayerUsage::join(layer, shape.n_expert_used, apart);
+        let (all, half) = halves.join(windows.parts.iter().map(|part| part.name.as_str()), &tokens, parts);
+        let usage = LayerUsage { half, ..LayerUsage::join(layer, shape.n_expert_used, all) };
         if usage.total.n_tokens == 0 {
             // Windows of one token have no step of multi-token prediction.
             remarks.push(format!("layer {layer}: no token went through this block of multi-token prediction, so it has no counts"));

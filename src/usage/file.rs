@@ -161,6 +161,13 @@ pub struct LayerUsage {
     /// Each corpus apart, by name.
     #[serde(deserialize_with = "crate::json::unique_keys::deserialize")]
     pub corpora: BTreeMap<String, ExpertSums>,
+    /// The first half of the windows of each corpus, by name; absent where the halves were not counted apart.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::json::unique_keys::deserialize_some"
+    )]
+    pub half: Option<BTreeMap<String, ExpertSums>>,
 }
 
 /// Sums over the tokens that a layer routed.
@@ -370,7 +377,7 @@ impl LayerUsage {
         for sums in corpora.values() {
             total.add(sums).expect("what was computed token by token adds up in 64 bits");
         }
-        LayerUsage { layer, n_expert_used, total, corpora }
+        LayerUsage { layer, n_expert_used, total, corpora, half: None }
     }
 }
 

@@ -6,6 +6,7 @@
 mod activation;
 mod check;
 mod file;
+mod halves;
 mod held_out;
 pub mod imatrix;
 mod merge;

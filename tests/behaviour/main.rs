@@ -18,6 +18,7 @@ mod mtp;
 mod profile;
 mod prune;
 mod replay;
+mod report;
 #[cfg(feature = "llama")]
 mod run;
 #[cfg(feature = "llama")]

@@ -1,5 +1,6 @@
 //! Flags that several commands share.
 
+pub mod card;
 #[cfg(feature = "llama")]
 pub mod eval_texts;
 #[cfg(feature = "llama")]
@@ -8,6 +9,7 @@ pub mod keep;
 pub mod llama;
 pub mod mtp;
 pub mod output;
+pub mod page;
 pub mod selection;
 #[cfg(feature = "llama")]
 pub mod texts;
