@@ -22,11 +22,20 @@ fn include_folders(source: &source::Source) -> [PathBuf; 3] {
     [source.folder.join("include"), source.folder.join("ggml/include"), source.folder.join("src")]
 }
 
+/// Whether the device that fails on command is built, for the tests.
+fn has_faults() -> bool {
+    env::var_os("CARGO_FEATURE_FAULTS").is_some()
+}
+
 fn compile_shim(source: &source::Source) {
-    for file in ["native/shim.cpp", "native/shim.h", "native/wrapper.h"] {
-        println!("cargo:rerun-if-changed={file}");
+    for file in ["shim.cpp", "shim.h", "faulty.cpp", "faulty.h", "wrapper.h"] {
+        println!("cargo:rerun-if-changed=native/{file}");
     }
-    cc::Build::new()
+    let mut build = cc::Build::new();
+    if has_faults() {
+        build.file("native/faulty.cpp").include(source.folder.join("ggml/src"));
+    }
+    build
         .cpp(true)
         .std("c++17")
         .opt_level(2)
@@ -47,6 +56,9 @@ fn generate_bindings(source: &source::Source) -> Result<(), String> {
         .layout_tests(false)
         .prepend_enum_name(false)
         .rust_target(bindgen::RustTarget::stable(85, 0).expect("a version that bindgen knows"));
+    if has_faults() {
+        builder = builder.clang_arg("-DMOESLICE_FAULTS");
+    }
     for folder in include_folders(source) {
         builder = builder.clang_arg(format!("-I{}", folder.display()));
     }

@@ -142,6 +142,10 @@ bool moeslice_model_is_causal(const llama_model * model) {
     return model->hparams.causal_attn;
 }
 
+bool moeslice_model_has_indexer(const llama_model * model) {
+    return model->hparams.indexer_top_k > 0;
+}
+
 uint32_t moeslice_model_n_ctx_original(const llama_model * model) {
     return model->hparams.n_ctx_orig_yarn;
 }

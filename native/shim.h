@@ -43,6 +43,8 @@ int32_t moeslice_tensor_set(struct ggml_tensor * tensor, const void * data, size
 
 // Whether each token attends only to those before it.
 bool moeslice_model_is_causal(const struct llama_model * model);
+// Whether an indexer chooses which cells of the keys and values a token attends to.
+bool moeslice_model_has_indexer(const struct llama_model * model);
 // Tokens of a sequence beyond which positions are computed in another way.
 uint32_t moeslice_model_n_ctx_original(const struct llama_model * model);
 // The device at `index` among those that hold layers of the model besides the processor; NULL past the last.

@@ -5,3 +5,6 @@
 #include "gguf.h"
 #include "llama.h"
 #include "shim.h"
+#ifdef MOESLICE_FAULTS
+#include "faulty.h"
+#endif

@@ -8,6 +8,8 @@ mod backend;
 mod batch;
 mod context;
 mod error;
+#[cfg(feature = "faults")]
+pub mod faulty;
 #[allow(
     non_upper_case_globals,
     non_camel_case_types,
