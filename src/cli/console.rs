@@ -11,6 +11,9 @@ use std::io::{self, Write};
 pub struct Console {
     /// Nothing but errors and data.
     pub quiet: bool,
+    /// Everything that may help to find a fault.
+    #[cfg(feature = "llama")]
+    pub verbose: bool,
 }
 
 /// Why data did not reach stdout.
@@ -50,6 +53,14 @@ impl Console {
     /// Says something on stderr, unless quiet.
     pub fn remark(self, text: &str) {
         if !self.quiet {
+            say(text);
+        }
+    }
+
+    /// Says something on stderr that only those want to know who look for a fault.
+    #[cfg(feature = "llama")]
+    pub fn detail(self, text: &str) {
+        if self.verbose {
             say(text);
         }
     }

@@ -1,9 +1,15 @@
 //! How a command fails: the message, and the exit code that goes with it.
 
 use super::console::{PrintError, say};
+#[cfg(feature = "llama")]
+use crate::llama::{Allocation, LlamaError};
 use crate::moe::KeptError;
 use crate::plan::{PlanFault, PlanFileError};
+#[cfg(feature = "llama")]
+use crate::profile::ProfileError;
 use crate::progress::Interrupted;
+#[cfg(feature = "llama")]
+use crate::windows::PassError;
 use std::fmt::Display;
 
 /// A failed command. Exit codes: 1 failed while running, 2 wrong arguments, 3 the input is not usable, 130 interrupted.
@@ -17,6 +23,9 @@ pub enum Failure {
     Input(anyhow::Error),
     /// Ctrl-C (130), before anything was written.
     Interrupted,
+    /// Ctrl-C (130), when a part of what was asked for was already written.
+    #[cfg(feature = "llama")]
+    InterruptedAfter(std::path::PathBuf),
     /// Ctrl-C (130), when the output was already written and only its check was missing.
     InterruptedCheck,
     /// Whoever read our output has closed it: no failure (0).
@@ -49,6 +58,11 @@ impl Failure {
                 say("interrupted, nothing was written");
                 return 130;
             }
+            #[cfg(feature = "llama")]
+            Failure::InterruptedAfter(written) => {
+                say(&format!("interrupted; {} is written, and nothing else", written.display()));
+                return 130;
+            }
             Failure::InterruptedCheck => {
                 say("interrupted; the output is written, and was not compared with its source");
                 return 130;
@@ -71,7 +85,34 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
     {
         return Some("--mtp drop does the latter");
     }
+    #[cfg(feature = "llama")]
+    if let Some(error) = llama_error(error) {
+        return memory_hint(error);
+    }
     None
+}
+
+/// What llama.cpp said, when it is behind `error`.
+#[cfg(feature = "llama")]
+fn llama_error(error: &anyhow::Error) -> Option<&LlamaError> {
+    let of_a_profile = || error.downcast_ref::<ProfileError>().and_then(ProfileError::llama);
+    let of_a_pass = || error.downcast_ref::<PassError>().map(|error| &error.error);
+    error.downcast_ref().or_else(of_a_profile).or_else(of_a_pass)
+}
+
+/// Which flags need less memory.
+#[cfg(feature = "llama")]
+fn memory_hint(error: &LlamaError) -> Option<&'static str> {
+    let LlamaError::Memory(missing) = error else { return None };
+    Some(match missing.allocation {
+        Allocation::Model { .. } => {
+            "-cmoe or -ncmoe N keep experts in the processor's memory, -ngl N puts fewer layers on the GPU, and a smaller quantisation needs less everywhere"
+        }
+        Allocation::Context { .. } => {
+            "a smaller -c, -b or -ub needs less, as do -ctk q8_0 -ctv q8_0; -nkvo keeps keys and values in the processor's memory"
+        }
+        Allocation::Batch { .. } => "a smaller -b or -ub needs less",
+    })
 }
 
 impl From<PrintError> for Failure {

@@ -13,6 +13,9 @@ use commands::{inspect, merge, plan, prune, report, verify};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
+#[cfg(feature = "llama")]
+use std::io::Write;
+use std::process::ExitCode;
 
 /// See which experts of a Mixture-of-Experts model your work activates, and cut the others out of its GGUF file.
 #[derive(Parser, Debug)]
@@ -60,12 +63,34 @@ enum Command {
     },
 }
 
+/// Runs the program with `arguments`, the first being its name, and ends it. To be called before there are threads.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    #[cfg(feature = "llama")]
+    crate::sys::remove_empty_variables("LLAMA_ARG_");
+    let code = main(arguments);
+    #[cfg(feature = "llama")]
+    if crate::llama::Backend::has_gpu_driver() {
+        // At the end of the process, ggml lets go of a driver that is gone by then.
+        let _ = std::io::stdout().flush();
+        let _ = std::io::stderr().flush();
+        crate::sys::exit_at_once(code);
+    }
+    ExitCode::from(code)
+}
+
 /// Runs the program with `arguments`, the first being its name; gives the exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let cli = match Cli::try_parse_from(long_flags(arguments)) {
+    let arguments = match translated(arguments) {
+        Ok(arguments) => arguments,
+        Err(what) => {
+            console::say(&format!("error: {what}"));
+            return 2;
+        }
+    };
+    let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(error) if error.use_stderr() => {
-            console::say(&one_line(&error.render().to_string()));
+            console::say(&refusal(&error));
             return 2;
         }
         Err(help) => {
@@ -82,8 +107,20 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
+/// The arguments with our names in place of llama.cpp's, and files in place of names of downloads.
+fn translated(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsString>, String> {
+    let arguments = flags::names::translate(arguments)?;
+    #[cfg(feature = "llama")]
+    let arguments = flags::hf::find_models(arguments)?;
+    Ok(arguments)
+}
+
 fn dispatch(cli: &Cli) -> Result<(), Failure> {
-    let console = Console { quiet: cli.quiet };
+    let console = Console {
+        quiet: cli.quiet,
+        #[cfg(feature = "llama")]
+        verbose: cli.verbose,
+    };
     match &cli.command {
         #[cfg(feature = "llama")]
         Command::Run(args) => run::run(args, console),
@@ -100,6 +137,18 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
     }
 }
 
+/// Why the arguments are wrong. A flag of llama.cpp that moeslice does not have is named as such.
+fn refusal(error: &clap::Error) -> String {
+    use clap::error::{ContextKind, ContextValue, ErrorKind};
+    if let (ErrorKind::UnknownArgument, Some(ContextValue::String(name))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+        && let Some(why) = flags::names::refusal(name)
+    {
+        return format!("error: {why}");
+    }
+    one_line(&error.render().to_string())
+}
+
 /// What clap has to say about wrong arguments, without the usage that it adds.
 fn one_line(message: &str) -> String {
     let first: Vec<&str> =
@@ -107,31 +156,4 @@ fn one_line(message: &str) -> String {
     let more = message.lines().map(str::trim).find(|line| line.starts_with("tip: "));
     let tip = more.map(|tip| format!(" ({tip})")).unwrap_or_default();
     format!("{}{tip}; see moeslice --help", first.join(" "))
-}
-
-/// llama.cpp's short flags of several letters, which the usual rules would read as several flags of one letter.
-const SHORT_FLAGS: [(&str, &str); 8] = [
-    ("-fa", "--flash-attn"),
-    ("--n-gpu-layers", "--gpu-layers"),
-    ("-ub", "--ubatch-size"),
-    ("-ngl", "--gpu-layers"),
-    ("-dev", "--device"),
-    ("-ot", "--override-tensor"),
-    ("-cmoe", "--cpu-moe"),
-    ("-ncmoe", "--n-cpu-moe"),
-];
-
-/// Replaces llama.cpp's short flags (and its long names that differ) by our long ones, up to a `--`.
-fn long_flags(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut rest = false;
-    let rename = |argument: OsString| {
-        rest |= argument == "--";
-        let Some(text) = argument.to_str().filter(|_| !rest) else { return argument };
-        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
-        match SHORT_FLAGS.iter().find(|(short, _)| *short == name) {
-            Some((_, long)) => value.map_or((*long).into(), |value| format!("{long}={value}").into()),
-            None => argument,
-        }
-    };
-    arguments.into_iter().map(rename).collect()
 }

@@ -255,6 +255,12 @@ impl<'m> Context<'m> {
         Ok((!row.is_null()).then(|| unsafe { std::slice::from_raw_parts(row, length) }))
     }
 
+    /// The devices that have multiplied matrices, the one with most of them first.
+    pub fn devices(&self) -> Vec<String> {
+        // SAFETY: no callback runs now, so nobody else looks at the watch.
+        unsafe { (*self.watch.get()).devices() }
+    }
+
     fn run(
         &mut self,
         n_tokens: usize,

@@ -116,6 +116,12 @@ impl Model {
         }
     }
 
+    /// Whether an indexer chooses which stored keys and values a token attends to.
+    pub fn has_indexer(&self) -> bool {
+        // SAFETY: the model is alive.
+        unsafe { ffi::moeslice_model_has_indexer(self.raw.as_ptr()) }
+    }
+
     /// Whether a GPU holds layers of the model, or computes with weights that lie in the processor's memory.
     pub fn uses_gpu(&self) -> bool {
         self.devices().iter().any(Device::is_gpu)

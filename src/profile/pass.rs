@@ -106,6 +106,8 @@ pub struct Profile {
     pub ubatch_size: u32,
     /// Whether the windows of a batch shared one store of keys and values.
     pub kv_unified: bool,
+    /// The devices that computed the trunk, the one with most work first.
+    pub devices: Vec<String>,
     /// How the trunk was computed.
     pub ubatches: Ubatches,
     /// From the first to the last window.
@@ -176,6 +178,7 @@ pub fn profile(
     }
     let wall = begin.elapsed();
     let ubatches = pass.counting.routing.ubatches();
+    let devices = pass.runner.devices();
     drop(pass);
     shapes.extend(mtp_shapes);
 
@@ -216,6 +219,7 @@ pub fn profile(
         batch_size: config.context.n_batch,
         ubatch_size: config.context.n_ubatch,
         kv_unified: config.context.kv_unified,
+        devices,
         ubatches,
         wall,
         remarks,
@@ -322,8 +326,6 @@ fn likeliest(logits: &[f32]) -> Option<Token> {
 pub struct Circumstances {
     /// Version of llama.cpp.
     pub llama_cpp: String,
-    /// The devices that computed.
-    pub devices: Vec<String>,
     /// Variables of the environment that were set for the devices, as `NAME=VALUE`.
     pub variables: Vec<String>,
     /// Tokens of a window.
@@ -349,7 +351,7 @@ impl Profile {
                 llama_cpp: Some(circumstances.llama_cpp),
                 imported_from: None,
                 merged_from: Vec::new(),
-                devices: circumstances.devices,
+                devices: self.devices,
                 variables: circumstances.variables,
                 ctx_size: circumstances.ctx_size,
                 batch_size: self.batch_size,

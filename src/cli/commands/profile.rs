@@ -7,14 +7,13 @@ use crate::cli::flags::mtp::{Mtp, MtpFlag};
 use crate::cli::flags::texts::TextFlags;
 use crate::cli::output_files::{OutputFiles, write_small};
 use crate::corpus::CorpusText;
-use crate::llama::Backend;
 use crate::moe::{LayerKind, MoeModel};
 use crate::plan::PlanError;
 use crate::profile::{self, ProfileOptions};
 use crate::progress::{Interrupt, Unit, stage};
 use crate::sys::catch_interrupts;
 use crate::usage::Usage;
-use crate::windows::{KvUnified, WindowOptions};
+use crate::windows::WindowOptions;
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -92,23 +91,24 @@ pub fn run_profile(
     mtp: MtpFlag,
     (console, interrupt): (Console, Interrupt),
 ) -> Result<Usage, Failure> {
-    let backend = Backend::start().map_err(Failure::running)?;
-    let (mut placement, devices) = flags.placement(backend, console)?;
+    let backend = flags.start()?;
+    let mut placement = flags.placement(backend, console)?;
     placement.mtp = mtp.runs_block() && model.experts.mtp_that_runs().is_some();
     let first = model.files().next().unwrap_or(model.path());
     let loaded = flags.load(backend, first, &placement, console, interrupt)?;
-    if flags.ctx_size > loaded.n_ctx_train() {
-        let (asked, trained) = (flags.ctx_size, loaded.n_ctx_train());
+    let ctx_size = flags.window(&loaded);
+    if ctx_size > loaded.n_ctx_train() {
+        let (asked, trained) = (ctx_size, loaded.n_ctx_train());
         console.remark(&format!(
             "windows of {asked} tokens (-c) are longer than the {trained} that the model was trained on"
         ));
     }
     let options = ProfileOptions {
         windows: WindowOptions {
-            ctx_size: flags.ctx_size,
+            ctx_size,
             batch_size: flags.batch_size,
             ubatch_size: flags.ubatch_size,
-            kv_unified: KvUnified::Auto,
+            kv_unified: flags.kv_unified,
             settings: flags.settings(interrupt),
         },
         chunks: texts.chunks,
@@ -128,17 +128,13 @@ pub fn run_profile(
         }
         error => Failure::running(error),
     })?;
-    say_what_was_profiled(&profiled, &devices, console);
-    let circumstances = profile::Circumstances {
-        llama_cpp: backend.version(),
-        devices,
-        variables: backend.variables(),
-        ctx_size: flags.ctx_size,
-    };
+    say_what_was_profiled(&profiled, console);
+    let circumstances =
+        profile::Circumstances { llama_cpp: backend.version(), variables: backend.variables(), ctx_size };
     profiled.into_usage(model.path(), &model.identity, circumstances).map_err(Failure::running)
 }
 
-fn say_what_was_profiled(profiled: &profile::Profile, devices: &[String], console: Console) {
+fn say_what_was_profiled(profiled: &profile::Profile, console: Console) {
     profiled.remarks.iter().for_each(|text| console.remark(text));
     let tokens: u64 = profiled.corpora.iter().map(|corpus| corpus.tokens).sum();
     let seconds = profiled.wall.as_secs_f64();
@@ -147,7 +143,7 @@ fn say_what_was_profiled(profiled: &profile::Profile, devices: &[String], consol
     console.remark(&format!(
         "profiled {} on {}: {tokens} tokens in {seconds:.1} s, {:.0} tokens/s",
         names.join(", "),
-        devices.join(", "),
+        profiled.devices.join(", "),
         tokens as f64 / seconds.max(1e-9)
     ));
 }

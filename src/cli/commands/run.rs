@@ -65,7 +65,12 @@ pub fn run(args: &RunArgs, console: Console) -> Result<(), Failure> {
     write_small(&usage_out, usage.to_json().as_bytes(), args.cut.force)?;
     console.remark(&format!("wrote {}", usage_out.display()));
 
+    let after = |failure: Failure| match failure {
+        Failure::Interrupted => Failure::InterruptedAfter(usage_out.clone()),
+        failure => failure,
+    };
     let plan = selection.plan(&model, &usage, &args.keep, args.cut.shards)?;
     let coverages = plan::coverage(&usage, &plan.keep);
-    args.cut.cut(&model, &plan, coverages.as_ref(), console, interrupt)?.print(args.cut.json, console)
+    let cut = args.cut.cut(&model, &plan, coverages.as_ref(), console, interrupt).map_err(after)?;
+    cut.print(args.cut.json, console)
 }
