@@ -1,6 +1,7 @@
 //! Where the llama.cpp source comes from.
 
 use std::env;
+use std::fs;
 use std::path::{Path, PathBuf};
 use std::process::Command;
 
@@ -11,11 +12,15 @@ pub struct Source {
     pub mutable: bool,
 }
 
+/// The manifest and lock file of the package that carries the source.
+const PIN: &str = "native/llama-source.toml";
+const PIN_LOCK: &str = "native/llama-source.lock";
+
 /// `LLAMA_CPP_DIR`, else the submodule when it is populated, else the tree in the pinned package.
 pub fn find() -> Result<Source, String> {
     println!("cargo:rerun-if-env-changed=LLAMA_CPP_DIR");
-    println!("cargo:rerun-if-changed=native/llama-source/Cargo.toml");
-    println!("cargo:rerun-if-changed=native/llama-source/Cargo.lock");
+    println!("cargo:rerun-if-changed={PIN}");
+    println!("cargo:rerun-if-changed={PIN_LOCK}");
     if let Some(folder) = env::var_os("LLAMA_CPP_DIR").map(PathBuf::from) {
         if !is_tree(&folder) {
             return Err(format!(
@@ -49,12 +54,26 @@ fn watched(folder: PathBuf) -> Source {
     Source { folder, mutable: true }
 }
 
-/// The folder into which Cargo unpacked `llama-cpp-sys-4`, which it downloads and checks against
-/// `native/llama-source/Cargo.lock` when it is not there yet.
+/// Lays the pin out as a package that Cargo can be asked about. It cannot lie in the sources in this form: `cargo package`
+/// leaves out every folder that holds a `Cargo.toml`.
+fn lay_out_pin(root: &Path) -> std::io::Result<PathBuf> {
+    let out = PathBuf::from(env::var_os("OUT_DIR").expect("cargo sets OUT_DIR")).join("llama-source");
+    fs::create_dir_all(out.join("src"))?;
+    fs::write(out.join("src/lib.rs"), "")?;
+    // Not `copy`: the files of an unpacked package may be read-only, and their copies would be so too.
+    fs::write(out.join("Cargo.lock"), fs::read(root.join(PIN_LOCK))?)?;
+    let manifest = out.join("Cargo.toml");
+    fs::write(&manifest, fs::read(root.join(PIN))?)?;
+    Ok(manifest)
+}
+
+/// The folder into which Cargo unpacked `llama-cpp-sys-4`, which it downloads and checks against [`PIN_LOCK`] when it is
+/// not there yet.
 fn pinned_package(root: &Path) -> Result<PathBuf, String> {
     const PACKAGE: &str = "llama-cpp-sys-4";
     let cargo = env::var_os("CARGO").unwrap_or_else(|| "cargo".into());
-    let manifest = root.join("native/llama-source/Cargo.toml");
+    let manifest =
+        lay_out_pin(root).map_err(|e| format!("cannot lay out the package pinned in {PIN}: {e}"))?;
     let metadata = |offline: bool| {
         let mut command = Command::new(&cargo);
         command.args(["metadata", "--format-version", "1", "--locked", "--manifest-path"]).arg(&manifest);

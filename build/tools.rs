@@ -53,10 +53,12 @@ pub fn check(vulkan: bool) -> Result<Tools, String> {
     message.push_str("On Debian and Ubuntu, scripts/setup installs all of it.\n");
     if vulkan {
         message.push_str(
-            "Without Vulkan, for the CPU alone: cargo build --no-default-features --features llama\n",
+            "Without Vulkan, for the CPU alone: cargo build --no-default-features --features cli,llama\n",
         );
     }
-    message.push_str("Without llama.cpp, for the offline tools alone: cargo build --no-default-features");
+    message.push_str(
+        "Without llama.cpp, for the offline tools alone: cargo build --no-default-features --features cli",
+    );
     Err(message)
 }
 

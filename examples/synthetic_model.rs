@@ -13,6 +13,11 @@ use moeslice::gguf::{self, Layout, Metadata, Model, TensorInfo, TensorType};
 use moeslice::moe::{Experts, Identity};
 use moeslice::usage::{Corpus, ExpertSums, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage};
 
+#[path = "../tests/support/random.rs"]
+#[allow(dead_code)] // shared with the tests
+mod random;
+use random::Random;
+
 const N_EMBD: u64 = 1024;
 const N_FF: u64 = 256;
 const HEAD_WIDTH: u64 = 128;
@@ -26,25 +31,6 @@ struct Size {
     layers: u32,
     experts: u32,
     vocabulary: usize,
-}
-
-/// SplitMix64: the same numbers everywhere.
-struct Random(u64);
-
-impl Random {
-    fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    fn fill(&mut self, bytes: &mut [u8]) {
-        for chunk in bytes.chunks_mut(8) {
-            chunk.copy_from_slice(&self.next().to_le_bytes()[..chunk.len()]);
-        }
-    }
 }
 
 fn main() -> anyhow::Result<()> {
@@ -179,7 +165,7 @@ fn vocabulary(wanted: usize) -> (Vec<String>, Vec<String>) {
     let mut known: std::collections::HashSet<String> = tokens.iter().cloned().collect();
     let (mut merges, mut random) = (Vec::new(), Random(2));
     while tokens.len() < wanted {
-        let mut pick = |tokens: &[String]| tokens[(random.next() % tokens.len() as u64) as usize].clone();
+        let mut pick = |tokens: &[String]| tokens[random.below(tokens.len())].clone();
         let (left, right) = (pick(&tokens), pick(&tokens));
         let joined = format!("{left}{right}");
         // About as long as the tokens of real vocabularies.
@@ -200,7 +186,7 @@ fn scattered_usage(path: &Path) -> anyhow::Result<Usage> {
     let layers = experts.layers.iter().map(|layer| {
         let n = u64::from(layer.n_expert);
         let selections = TOKENS * u64::from(layer.n_expert_used);
-        let weights: Vec<u64> = (0..n).map(|_| 500 + random.next() % 1000).collect();
+        let weights: Vec<u64> = (0..n).map(|_| 500 + random.bits() % 1000).collect();
         let all: u64 = weights.iter().sum();
         let mut count: Vec<u64> = weights.iter().map(|weight| selections * weight / all).collect();
         // What rounding left over goes to the first.

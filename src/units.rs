@@ -88,7 +88,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn bytes_are_readable() {
+    fn bytes_are_written_with_readable_units() {
         let cases = [
             (0, "0 bytes"),
             (1023, "1023 bytes"),

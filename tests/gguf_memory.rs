@@ -26,7 +26,7 @@ fn file(tensors: u64, entries: u64, rest: &[&[u8]]) -> Vec<u8> {
 }
 
 #[test]
-fn memory_follows_the_real_size() {
+fn header_memory_follows_its_real_size() {
     let folder = tempfile::tempdir().expect("a folder");
     // The allocator has reserved and released space for this thread. Lifted above that old peak by space that is never
     // touched, any further allocation shows.

@@ -1,6 +1,6 @@
 //! `docs/architectures.md`, generated from the table of architectures.
 //!
-//! `UPDATE_DOCS=1 cargo test architectures_document` writes it anew.
+//! `UPDATE_DOCS=1 cargo test architectures_document` writes it.
 
 use super::*;
 use std::fmt::Write;
@@ -10,7 +10,7 @@ const HEAD: &str = "\
 # Architectures
 
 Generated from `src/arch/table.rs` by the test that guards it; `UPDATE_DOCS=1 cargo test architectures_document`
-writes it anew.
+writes it.
 
 Every architecture of llama.cpp v0.8.0 that routes tokens to experts has a row here; those that have none are dense. The
 tests read the list of the linked llama.cpp and fail when one has no row (`tests/architectures/table.rs`).
@@ -25,7 +25,7 @@ tensors stay byte for byte. A name in brackets may be absent.
 *Routing*: the gate; what is added for the selection only; whether the selected weights are made to add up to one. \"by
 key\" is `{arch}.expert_gating_func` or `{arch}.expert_weights_norm`, with what holds in its absence.
 
-*MTP*: multi-token-prediction (NextN) blocks. *runs*: llama.cpp has a graph for them, and a profile runs a model's one
+*MTP*: multi-token-prediction blocks. *runs*: llama.cpp has a graph for them, and a profile runs a model's one
 block behind each window, from the trunk's states, and counts its routing; *stored*: they are loaded at most. Their
 experts are cut like all others, since llama.cpp checks the shapes, but never by another layer's ids, which mean nothing
 there: a block that was not profiled is cut by a plan that lists its experts (`--mtp plan`), or not at all. With
@@ -200,7 +200,7 @@ fn document() -> String {
 }
 
 #[test]
-fn the_architectures_document_is_that_of_the_table() {
+fn architectures_document_matches_the_table() {
     let path = Path::new(env!("CARGO_MANIFEST_DIR")).join("docs/architectures.md");
     let text = document();
     if std::env::var_os("UPDATE_DOCS").is_some() {

@@ -13,6 +13,7 @@ use crate::gguf::Model;
 
 /// How router logits become the scores of the experts; the numbers are those of `{arch}.expert_gating_func`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum GatingFunction {
     /// 1: softmax over all experts.
     Softmax,
@@ -68,6 +69,7 @@ impl GateSource {
 
 /// Whether the weights of the selected experts are divided by their sum.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Renormalise {
     /// Always.
     Always,
@@ -79,6 +81,7 @@ pub enum Renormalise {
 
 /// Whether a layer with experts has a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Presence {
     /// llama.cpp does not create it.
     Never,
@@ -90,6 +93,7 @@ pub enum Presence {
 
 /// What llama.cpp does with the blocks of a multi-token-prediction head (`{arch}.nextn_predict_layers`).
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MtpSupport {
     /// The architecture has none.
     Never,
@@ -116,6 +120,7 @@ impl MtpSupport {
 
 /// The graph node that tells which experts a token went to.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum RoutingNode {
     /// `ffn_moe_argsort-<layer>`: I32 `[n_expert, n_tokens]`, each row a permutation of the experts, best first.
     Argsort,
@@ -131,6 +136,7 @@ pub enum RoutingNode {
 /// the logits, and the only one they keep: it is overwritten too. Layers that take their experts from a hash table have no node to
 /// overwrite: there the ids in `ffn_moe_topk-<layer>` are replaced by those of a cut table.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum Mask {
     /// Tried: the masked model computes what the cut model computes.
     Proven(&'static [&'static str]),
@@ -152,6 +158,7 @@ impl Mask {
 
 /// How a model of the architecture is run to watch its routing.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ProfilePass {
     /// Pooled embeddings: every token is routed in every layer and no logits are computed.
     Headless,
@@ -178,7 +185,7 @@ pub struct Architecture {
     pub bias_vl: Presence,
     /// `ffn_gate_inp.bias` and a bias for each matrix of each expert.
     pub expert_bias: bool,
-    /// GatingFunction and up may be one tensor, `ffn_gate_up_exps`.
+    /// Gate and up may be one tensor, `ffn_gate_up_exps`.
     pub fused_gate_up: bool,
     /// Experts have no gate matrix.
     pub no_gate: bool,

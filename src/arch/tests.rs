@@ -1,7 +1,7 @@
 use super::*;
 
 #[test]
-fn the_table_is_sorted_and_searched() {
+fn table_is_sorted_and_finds_only_its_rows() {
     assert!(architectures().is_sorted_by(|a, b| a.architecture < b.architecture));
     for row in architectures() {
         assert_eq!(architecture(row.architecture), Some(row));
@@ -12,7 +12,7 @@ fn the_table_is_sorted_and_searched() {
 }
 
 #[test]
-fn rows_do_not_contradict_themselves() {
+fn rows_never_contradict_themselves() {
     for row in architectures() {
         let name = row.architecture;
         assert!(!(row.no_gate && row.fused_gate_up), "{name}: a fused tensor without a gate");
@@ -28,7 +28,7 @@ fn rows_do_not_contradict_themselves() {
 }
 
 #[test]
-fn a_gate_comes_from_the_code_or_from_the_key() {
+fn gate_comes_from_code_or_key() {
     let gate = |name: &str, key| architecture(name).expect("a row").selection.gate(key);
     assert_eq!(gate("mimo2", Some(1)), Some(GatingFunction::Sigmoid));
     assert_eq!(gate("glm4moe", None), Some(GatingFunction::Sigmoid));

@@ -65,9 +65,27 @@ impl Console {
         }
     }
 
-    /// A progress bar on stderr; hidden when stderr is no terminal, or quiet.
-    pub fn progress(self) -> Bar {
+    /// A progress bar on stderr; hidden when stderr is no terminal, or quiet. A supervised process tells its parent.
+    pub fn progress(self) -> Box<dyn Progress> {
+        #[cfg(feature = "llama")]
+        if crate::supervise::supervisor().is_some() {
+            return Box::new(crate::supervise::Reporter::default());
+        }
+        Box::new(self.bar())
+    }
+
+    /// A progress bar of this process.
+    pub fn bar(self) -> Bar {
         Bar { quiet: self.quiet, bar: ProgressBar::hidden() }
+    }
+}
+
+#[cfg(feature = "llama")]
+impl crate::supervise::Screen for Bar {
+    fn line(&mut self, text: &str) {
+        self.bar.suspend(|| {
+            let _ = writeln!(io::stderr(), "{text}");
+        });
     }
 }
 

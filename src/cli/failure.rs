@@ -1,13 +1,17 @@
 //! How a command fails: the message, and the exit code that goes with it.
 
 use super::console::{PrintError, say};
+use crate::corpus::{ChatError, CorpusError};
 #[cfg(feature = "llama")]
 use crate::llama::{Allocation, LlamaError};
 use crate::moe::KeptError;
-use crate::plan::{PlanFault, PlanFileError};
+use crate::plan::{PlanError, PlanFault, PlanFileError};
 #[cfg(feature = "llama")]
 use crate::profile::ProfileError;
 use crate::progress::Interrupted;
+use crate::score::ScoreError;
+use crate::sys::FileError;
+use crate::usage::UsageError;
 #[cfg(feature = "llama")]
 use crate::windows::PassError;
 use std::fmt::Display;
@@ -69,17 +73,25 @@ impl Failure {
             }
             Failure::ClosedPipe => return 0,
         };
-        // Sources are part of the messages of our own errors, so only the outermost is shown.
-        match hint(error) {
-            Some(hint) => say(&format!("error: {error}; {hint}")),
-            None => say(&format!("error: {error}")),
-        }
+        say(&format!("error: {}", with_hint(error)));
         code
+    }
+}
+
+/// The message, and which flag helps. Sources are part of the messages of our own errors, so only the outermost is
+/// shown.
+pub fn with_hint(error: &anyhow::Error) -> String {
+    match hint(error) {
+        Some(hint) => format!("{error}; {hint}"),
+        None => error.to_string(),
     }
 }
 
 /// Which flag helps: the library knows the fault, the command line knows its flags.
 fn hint(error: &anyhow::Error) -> Option<&'static str> {
+    if let Some(error) = error.downcast_ref::<PlanError>() {
+        return plan_hint(error);
+    }
     if let Some(PlanFileError::Fault { fault: PlanFault::Kept(KeptError::MissingMtp { .. }), .. }) =
         error.downcast_ref()
     {
@@ -89,7 +101,34 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
     if let Some(error) = llama_error(error) {
         return memory_hint(error);
     }
-    None
+    if let Some(UsageError::Gguf { .. }) = error.downcast_ref() {
+        return Some("`plan` and `prune --usage` take it so");
+    }
+    if let Some(FileError::Exists { .. }) = error.downcast_ref() {
+        return Some("--force replaces it");
+    }
+    match error.downcast_ref() {
+        Some(CorpusError::Chat(ChatError::NoTemplate { .. })) => Some("--chat-template gives one"),
+        Some(CorpusError::Chat(ChatError::Template { .. })) => Some("--chat-template gives another one"),
+        _ => None,
+    }
+}
+
+fn plan_hint(error: &PlanError) -> Option<&'static str> {
+    match error {
+        PlanError::Mtp { runs: true, .. } => {
+            Some("--mtp profile counts it, --mtp drop leaves it out, prune --plan takes a plan")
+        }
+        PlanError::Mtp { runs: false, .. } => Some("--mtp drop leaves it out, prune --plan takes a plan"),
+        PlanError::PinLayer { .. }
+        | PlanError::PinId { .. }
+        | PlanError::PinCount { .. }
+        | PlanError::PinGroup { .. } => Some("--always-keep names the pinned experts"),
+        PlanError::Score(ScoreError::NoWeights { .. }) => {
+            Some("profile with --score-data weights, or take --score frequency")
+        }
+        _ => None,
+    }
 }
 
 /// What llama.cpp said, when it is behind `error`.
@@ -137,5 +176,31 @@ impl From<crate::llama::LlamaError> for Failure {
             crate::llama::LlamaError::Interrupted => Failure::Interrupted,
             error => Failure::running(error),
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn a_fault_that_a_flag_helps_against_is_told_with_the_flag() {
+        let exists = || FileError::Exists { path: "o.gguf".into() };
+        assert!(with_hint(&exists().into()).ends_with("; --force replaces it"));
+        // What a command adds to the message does not hide the fault.
+        let within = anyhow::Error::new(exists()).context("m.gguf: o.gguf exists");
+        assert_eq!(with_hint(&within), "m.gguf: o.gguf exists; --force replaces it");
+        for (error, flag) in [
+            (PlanError::Mtp { layer: 3, runs: true }, "--mtp profile"),
+            (PlanError::Mtp { layer: 3, runs: false }, "--mtp drop"),
+            (PlanError::PinLayer { layer: 3 }, "--always-keep"),
+            (PlanError::Score(ScoreError::NoWeights { layer: 3, score: Default::default() }), "--score-data"),
+        ] {
+            assert!(with_hint(&error.into()).contains(flag));
+        }
+        assert_eq!(
+            with_hint(&PlanError::NeverReached { layer: 3 }.into()),
+            PlanError::NeverReached { layer: 3 }.to_string()
+        );
     }
 }

@@ -5,11 +5,13 @@ mod console;
 mod failure;
 mod flags;
 mod output_files;
+#[cfg(feature = "llama")]
+mod supervised;
 
-use clap::{Parser, Subcommand};
+use clap::{CommandFactory, Parser, Subcommand};
+use commands::{completions, inspect, man, merge, plan, prune, report, verify};
 #[cfg(feature = "llama")]
 use commands::{devices, profile, run};
-use commands::{inspect, merge, plan, prune, report, verify};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
@@ -21,7 +23,8 @@ use std::process::ExitCode;
 #[derive(Parser, Debug)]
 #[command(name = "moeslice", version, about, max_term_width = 100)]
 #[command(
-    after_help = "Exit codes: 0 done, 1 failed while running, 2 wrong arguments, 3 the input is not usable, 130 interrupted."
+    after_help = "Exit codes: 0 done, 1 failed while running, 2 wrong arguments, 3 the input is not usable, \
+                  4 the device stopped answering, 130 interrupted."
 )]
 struct Cli {
     #[command(subcommand)]
@@ -61,6 +64,10 @@ enum Command {
         #[arg(long)]
         json: bool,
     },
+    /// Print a script that lets a shell complete commands and flags
+    Completions(completions::CompletionsArgs),
+    /// Print the manual page
+    Man,
 }
 
 /// Runs the program with `arguments`, the first being its name, and ends it. To be called before there are threads.
@@ -80,7 +87,8 @@ pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
 
 /// Runs the program with `arguments`, the first being its name; gives the exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let arguments = match translated(arguments) {
+    let given: Vec<OsString> = arguments.into_iter().collect();
+    let arguments = match translated(given.iter().cloned()) {
         Ok(arguments) => arguments,
         Err(what) => {
             console::say(&format!("error: {what}"));
@@ -100,7 +108,16 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         }
     };
     #[cfg(feature = "llama")]
-    crate::llama::set_verbose(cli.verbose);
+    {
+        crate::llama::set_verbose(cli.verbose);
+        match supervised::role(&cli) {
+            supervised::Role::Alone => {}
+            supervised::Role::Child(parent) => supervised::begin(parent),
+            supervised::Role::Parent(limit) => {
+                return supervised::watch(&given, limit, console(&cli));
+            }
+        }
+    }
     match dispatch(&cli) {
         Ok(()) => 0,
         Err(failure) => failure.report(),
@@ -115,12 +132,16 @@ fn translated(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsStr
     Ok(arguments)
 }
 
-fn dispatch(cli: &Cli) -> Result<(), Failure> {
-    let console = Console {
+fn console(cli: &Cli) -> Console {
+    Console {
         quiet: cli.quiet,
         #[cfg(feature = "llama")]
         verbose: cli.verbose,
-    };
+    }
+}
+
+fn dispatch(cli: &Cli) -> Result<(), Failure> {
+    let console = console(cli);
     match &cli.command {
         #[cfg(feature = "llama")]
         Command::Run(args) => run::run(args, console),
@@ -134,6 +155,8 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Inspect(args) => inspect::inspect(args),
         #[cfg(feature = "llama")]
         Command::Devices { json } => devices::devices(*json),
+        Command::Completions(args) => completions::completions(args, Cli::command()),
+        Command::Man => man::man(Cli::command()),
     }
 }
 

@@ -2,7 +2,6 @@
 
 use super::chat::{ChatError, ChatReader, RenderedChat};
 use crate::usage::{Corpus, CorpusFile};
-use sha2::{Digest, Sha256};
 use std::ffi::OsStr;
 use std::fs::{self, File};
 use std::io::Read;
@@ -74,6 +73,7 @@ pub struct Text {
 
 /// The content of a file.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub enum Content {
     /// Text, without a byte order mark.
     Plain(String),
@@ -111,6 +111,7 @@ impl CorpusText {
 
 /// What is wrong with a text.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum CorpusError {
     /// File or folder cannot be read.
     #[error("{path}: cannot read the text: {source}")]
@@ -271,7 +272,7 @@ fn read_text(path: &Path, shown: &Path, chats: &ChatReader) -> Result<Option<Tex
     let file = CorpusFile {
         path: shown.to_string_lossy().into_owned(),
         bytes: bytes.len() as u64,
-        sha256: Sha256::digest(&bytes).iter().map(|byte| format!("{byte:02x}")).collect(),
+        sha256: crate::digest::sha256(&bytes),
     };
     let content = decode(bytes).map_err(not_text)?;
     let content =
@@ -337,7 +338,7 @@ mod tests {
     }
 
     #[test]
-    fn a_corpus_is_named_by_prefix_or_stem() {
+    fn corpus_name_comes_from_prefix_or_file_stem() {
         let parse = |text: &str| TextSource::parse(OsStr::new(text)).unwrap().name;
         assert_eq!(parse("notes/dev.txt"), "dev");
         assert_eq!(parse("corpora/pm"), "pm");
@@ -347,19 +348,19 @@ mod tests {
     }
 
     #[test]
-    fn a_byte_order_mark_is_not_text() {
+    fn byte_order_mark_is_left_out_of_text() {
         assert_eq!(decode(b"\xEF\xBB\xBFhello\r\n".to_vec()).unwrap(), "hello\r\n");
     }
 
     #[test]
-    fn what_is_not_utf8_is_said() {
+    fn bytes_that_are_not_utf8_are_refused_with_the_reason() {
         assert!(decode(b"\xFF\xFEh\0".to_vec()).unwrap_err().contains("UTF-16"));
         assert!(decode(b"ca\xF1a".to_vec()).unwrap_err().contains("byte at 2"));
         assert!(decode(b"ab\0c".to_vec()).unwrap_err().contains("NUL bytes"));
     }
 
     #[test]
-    fn a_folder_is_read_in_order_and_what_is_no_text_is_remarked() {
+    fn folder_is_read_in_order_and_other_files_are_remarked() {
         let folder = tempfile::tempdir().unwrap();
         let corpus = folder.path().join("corpus");
         fs::create_dir_all(corpus.join("b")).unwrap();
@@ -378,7 +379,7 @@ mod tests {
     }
 
     #[test]
-    fn a_text_counts_once() {
+    fn text_given_twice_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let file = folder.path().join("t.txt");
         fs::write(&file, "text").unwrap();
@@ -401,7 +402,7 @@ mod tests {
     }
 
     #[test]
-    fn an_empty_corpus_is_refused() {
+    fn empty_corpus_is_refused() {
         let folder = tempfile::tempdir().unwrap();
         let (result, _) = read(&[folder.path().to_str().unwrap()]);
         assert!(matches!(result, Err(CorpusError::Empty { .. })));

@@ -34,6 +34,7 @@ struct MaskedLayer {
 
 /// Why a model cannot run as if it had been cut.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum MaskError {
     /// Masking an expert is not the same as removing it.
     #[error("experts of architecture {architecture} cannot be masked: {why}")]

@@ -8,6 +8,7 @@ use super::value::ValueType;
 
 /// Why a model could not be opened, read or laid out.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum GgufError {
     /// The file could not be opened.
     #[error("{}: cannot open: {error}", path.display())]
@@ -120,6 +121,7 @@ impl GgufError {
 
 /// What is wrong with the shards of a split model.
 #[derive(Debug, thiserror::Error)]
+#[non_exhaustive]
 pub enum ShardFault {
     /// A key of the wrong type.
     #[error("`{key}` is of type {found}; it must be {expected}")]

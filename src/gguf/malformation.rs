@@ -7,6 +7,7 @@ use super::value::ValueType;
 
 /// What is wrong with the bytes of a GGUF file.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum Malformation {
     /// No byte at all.
     #[error("the file is empty; download or copy it again")]
@@ -245,7 +246,7 @@ pub enum Malformation {
     },
     /// Another GGUF file begins after the last tensor.
     #[error(
-        "another GGUF file begins at byte {position}: shards were joined end to end; keep the shards apart and give the first, or join them with `llama-gguf-split --merge`"
+        "another GGUF file begins at byte {position}: shards were joined end to end; keep the shards apart and give the first, or join them with llama-gguf-split"
     )]
     JoinedShards {
         /// Where it begins.

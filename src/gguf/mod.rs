@@ -26,13 +26,10 @@ mod writer;
 
 pub use error::{GgufError, ShardFault};
 pub use header::Header;
-pub use limits::{
-    ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC, MAX_ALIGNMENT, MAX_DIMS, MAX_HEADER_BYTES, MAX_KEY_BYTES,
-    MAX_NAME_BYTES,
-};
+pub use limits::{ALIGNMENT_KEY, MAGIC};
 pub use malformation::Malformation;
 pub use metadata::Metadata;
-pub use model::{ARCHITECTURE_KEY, Model, Shard, Tensor};
+pub use model::{Model, Shard, Tensor};
 pub use owned_value::OwnedValue;
 pub use shard_name::{parse_shard_name, shard_path};
 pub use source::ReadAt;

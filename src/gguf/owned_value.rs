@@ -23,7 +23,7 @@ pub enum OwnedValue {
 }
 
 impl OwnedValue {
-    /// The type of the value.
+    /// The type of the value. As [`Value::value_type`](super::Value::value_type), of other variants of the same names.
     pub fn value_type(&self) -> ValueType {
         match self {
             Self::U8(_) => ValueType::U8,

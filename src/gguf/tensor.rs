@@ -19,6 +19,7 @@ pub struct TensorInfo {
 
 /// A tensor that no file can hold.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TensorError {
     /// The name does not fit into ggml's 64 bytes.
     #[error("tensor name {start:?}… has {bytes} bytes; ggml takes at most {MAX_NAME_BYTES}")]

@@ -11,6 +11,7 @@ pub struct TensorType(Kind);
 
 /// A type id that names no type which a file may use.
 #[derive(Clone, Debug, PartialEq, Eq, thiserror::Error)]
+#[non_exhaustive]
 pub enum TypeError {
     /// ggml once had this type and has dropped it.
     #[error("element type {id} ({name}) was dropped from ggml; convert or quantise the model again")]
@@ -40,6 +41,7 @@ macro_rules! tensor_types {
                 pub const $name: Self = Self(Kind::$name);
             )*
 
+            #[cfg(test)]
             const ALL: &'static [Self] = &[$(Self::$name,)*];
 
             /// The id that files store.
@@ -134,7 +136,8 @@ impl TensorType {
     }
 
     /// All types in order of their ids.
-    pub fn all() -> impl Iterator<Item = Self> {
+    #[cfg(test)]
+    pub(crate) fn all() -> impl Iterator<Item = Self> {
         Self::ALL.iter().copied()
     }
 }

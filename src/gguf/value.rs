@@ -177,23 +177,6 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The value of either floating point type.
-    pub fn as_f64(&self) -> Option<f64> {
-        match *self {
-            Self::F32(v) => Some(v.into()),
-            Self::F64(v) => Some(v),
-            _ => None,
-        }
-    }
-
-    /// The value of a bool.
-    pub fn as_bool(&self) -> Option<bool> {
-        match *self {
-            Self::Bool(v) => Some(v),
-            _ => None,
-        }
-    }
-
     /// The text of a string.
     pub fn as_str(&self) -> Option<&'a str> {
         match *self {

@@ -22,7 +22,7 @@ pub struct Layout {
 }
 
 impl Layout {
-    /// Lays out a file of `metadata` and `tensors` in their order; the tensors' offsets are computed anew.
+    /// Lays out a file of `metadata` and `tensors` in their order; the tensors' offsets are computed here.
     ///
     /// `alignment` must be what readers will find in the metadata ([`declared_alignment`]), since it decides where
     /// they look for the data. `version` is 2 or 3, which differ in nothing but the number.

@@ -1,8 +1,9 @@
 //! JSON as our files have it: how it is printed, objects with unique keys, and documents with a schema.
 
+mod document;
 mod pretty;
-#[cfg(test)]
-mod schemas;
 pub(crate) mod unique_keys;
 
+pub use document::DocumentError;
+pub(crate) use document::{Format, without_mark};
 pub(crate) use pretty::to_text;

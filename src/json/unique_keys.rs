@@ -52,7 +52,7 @@ mod tests {
     }
 
     #[test]
-    fn a_second_or_odd_key_is_an_error() {
+    fn repeated_or_non_numeric_key_is_refused() {
         for (text, part) in [
             (r#"{"1": 1, "1": 1}"#, "\"1\" occurs twice"),
             (r#"{"1": 1, "01": 2}"#, "\"01\" is not a key"),

@@ -37,6 +37,7 @@ unsafe impl Sync for Device {}
 
 /// The kinds of devices that ggml tells apart.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum DeviceKind {
     /// The processor, on system memory.
     Cpu,

@@ -21,6 +21,7 @@ pub fn max_sequences() -> u32 {
 
 /// What a pass leaves behind.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum PassOutputs {
     /// Logits of every token.
     Logits,

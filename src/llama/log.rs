@@ -6,13 +6,14 @@ use std::collections::VecDeque;
 use std::ffi::{CStr, c_char, c_void};
 use std::io::Write;
 use std::panic::catch_unwind;
-use std::sync::Mutex;
 use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::{Mutex, OnceLock};
 
 /// Lines kept for an error message.
 const TAIL: usize = 4;
 
 static VERBOSE: AtomicBool = AtomicBool::new(false);
+static SINK: OnceLock<fn(&str)> = OnceLock::new();
 static STATE: Mutex<State> = Mutex::new(State { tail: VecDeque::new(), partial: String::new(), level: 0 });
 
 struct State {
@@ -25,6 +26,11 @@ struct State {
 /// Shows llama.cpp's log on stderr as it comes.
 pub fn set_verbose(verbose: bool) {
     VERBOSE.store(verbose, Ordering::Relaxed);
+}
+
+/// Hands every whole line of llama.cpp's log to `sink`, of whatever level. The first sink stays.
+pub fn set_log_sink(sink: fn(&str)) {
+    let _ = SINK.set(sink);
 }
 
 /// Takes over llama.cpp's and ggml's log.
@@ -77,6 +83,9 @@ fn receive(level: ffi::ggml_log_level, text: &str) {
             continue;
         }
         let line = std::mem::take(&mut state.partial);
+        if let Some(sink) = SINK.get() {
+            sink(&line);
+        }
         if keep && !line.trim().is_empty() {
             if state.tail.len() == TAIL {
                 state.tail.pop_front();

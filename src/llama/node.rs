@@ -9,6 +9,7 @@ use std::ops::Deref;
 /// The places of a Mixture-of-Experts layer that observers look at, named after the callback names of
 /// `llm_graph_context::build_moe_ffn` in llama.cpp's `src/llama-graph.cpp`.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord, Hash)]
+#[non_exhaustive]
 pub enum Site {
     /// `[n_expert, n_tokens]` F32: router output before anything else.
     Logits,

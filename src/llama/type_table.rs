@@ -5,7 +5,7 @@ use super::ffi;
 use crate::gguf::TensorType;
 
 #[test]
-fn the_table_of_tensor_types_is_that_of_the_linked_library() {
+fn tensor_types_match_the_linked_llama_cpp() {
     for id in 0..ffi::GGML_TYPE_COUNT {
         // SAFETY: the id is below the count; ggml's functions read a static table.
         let (name, block_elements, block_bytes) =

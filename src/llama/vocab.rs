@@ -1,7 +1,6 @@
 //! The vocabulary of a model: text to tokens.
 
 use super::error::LlamaError;
-use super::model::Model;
 use super::{ERROR_BYTES, ffi, message};
 
 /// Index of a token in the vocabulary.
@@ -11,7 +10,7 @@ pub type Token = i32;
 #[derive(Clone, Copy)]
 pub struct Vocab<'m> {
     pub(super) raw: *const ffi::llama_vocab,
-    pub(super) _model: std::marker::PhantomData<&'m Model>,
+    pub(super) _model: std::marker::PhantomData<&'m ()>,
 }
 
 impl Vocab<'_> {

@@ -9,6 +9,7 @@ use super::{Experts, Groups};
 /// A number of experts that a model cannot keep.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
 #[error("cannot keep {k} of {n_expert} experts: {limit}{}", Nearest(*below, *above))]
+#[non_exhaustive]
 pub struct CountError {
     /// The number.
     pub k: u32,
@@ -24,6 +25,7 @@ pub struct CountError {
 
 /// What limits the number of experts that a model can keep.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum CountLimit {
     /// No expert.
     #[error("at least one has to stay")]

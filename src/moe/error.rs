@@ -6,6 +6,7 @@ use crate::gguf::GgufError;
 
 /// Why the experts of a model cannot be told from its file.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum MoeError {
     /// The file could not be read.
     #[error(transparent)]
@@ -20,7 +21,7 @@ pub enum MoeError {
     },
     /// One tensor an expert, as files were written before 2024.
     #[error(
-        "{}: {tensor} holds a single expert; llama.cpp no longer loads this form: convert the model anew",
+        "{}: {tensor} holds a single expert; llama.cpp no longer loads this form: convert the model again",
         file.display()
     )]
     PerExpertTensors {
@@ -30,7 +31,7 @@ pub enum MoeError {
         tensor: String,
     },
     /// Expert tensors, but no count of experts.
-    #[error("{}: has the expert tensor {tensor} but no {key}: convert the model anew", file.display())]
+    #[error("{}: has the expert tensor {tensor} but no {key}: convert the model again", file.display())]
     NoExpertCount {
         /// The model.
         file: PathBuf,
@@ -50,7 +51,7 @@ pub enum MoeError {
         count: u32,
     },
     /// A key that llama.cpp needs is absent.
-    #[error("{}: has no {key}: convert the model anew", file.display())]
+    #[error("{}: has no {key}: convert the model again", file.display())]
     MissingKey {
         /// The model.
         file: PathBuf,
@@ -58,7 +59,7 @@ pub enum MoeError {
         key: String,
     },
     /// A key holds a value of a type that llama.cpp does not take.
-    #[error("{}: {key} is of type {found}, llama.cpp takes {wanted} only: convert the model anew", file.display())]
+    #[error("{}: {key} is of type {found}, llama.cpp takes {wanted} only: convert the model again", file.display())]
     KeyType {
         /// The model.
         file: PathBuf,

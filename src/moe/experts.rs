@@ -1,30 +1,21 @@
 //! The experts of one model file: which layers have them, in which tensors, how many bytes each.
 
-use std::collections::BTreeMap;
-
-use super::hyperparameters::{Hyperparameters, Keys};
+use super::MoeError;
+use super::classified::{ClassifiedTensors, LayerTensor};
+use super::hyperparameters::{Groups, Hyperparameters, Keys, carries_ids};
 use super::names::{self, Axis, Role};
-use super::{IdMap, MoeError};
 use crate::arch::{Architecture, GatingFunction, architecture};
 use crate::gguf::{Model, Tensor, TensorType};
 
-/// Groups of experts between which a token's choice is limited.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub struct Groups {
-    /// `{arch}.expert_group_count`; 1 limits nothing, but llama.cpp then wants two experts or more.
-    pub count: u32,
-    /// `{arch}.expert_group_used_count`: groups that a token can reach.
-    pub used: u32,
-}
-
 /// When the experts of a layer run, and how they are chosen.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum LayerKind {
     /// Chosen by a router, for every token.
     Trunk,
     /// Looked up by the token in a table.
     Hash,
-    /// LayerTensor of a multi-token-prediction block, which does not run in an ordinary context.
+    /// Part of a multi-token-prediction block, which does not run in an ordinary context.
     Mtp,
 }
 
@@ -134,7 +125,7 @@ impl Experts {
         let hyperparameters = Hyperparameters::read(&keys, arch, n_expert)?;
         let reader = LayerReader { keys: &keys, arch, hyperparameters: &hyperparameters };
         let layers = reader.layers(&classified)?;
-        reader.check_unknown(&classified, &layers, IdMap::is_in(model))?;
+        reader.check_unknown(&classified, &layers, carries_ids(model))?;
         let gate_key = model.arch_value("expert_gating_func").and_then(|value| value.as_u64());
         Ok(Self {
             arch,
@@ -174,46 +165,6 @@ impl Experts {
     /// Bytes of all experts, router rows included.
     pub fn expert_bytes(&self) -> u64 {
         self.layers.iter().map(|layer| layer.bytes_per_expert * u64::from(layer.n_expert)).sum()
-    }
-}
-
-/// A tensor that belongs to the experts of a layer.
-#[derive(Clone, Copy)]
-struct LayerTensor<'a> {
-    index: usize,
-    axis: Axis,
-    tensor: &'a Tensor,
-}
-
-/// The tensors of a model by what the experts are to them.
-#[derive(Default)]
-struct ClassifiedTensors<'a> {
-    /// By layer, tensors with an expert axis and hash tables.
-    layers: BTreeMap<u32, Vec<LayerTensor<'a>>>,
-    unknown: Vec<&'a Tensor>,
-    per_expert: Option<&'a Tensor>,
-    chunks: bool,
-    shared: bool,
-}
-
-impl<'a> ClassifiedTensors<'a> {
-    fn of(model: &'a Model) -> Self {
-        let mut classified = Self::default();
-        for (index, tensor) in model.tensors().iter().enumerate() {
-            let name = tensor.info.name.as_str();
-            let axis = names::classify(name);
-            match (axis, names::split_block(name)) {
-                (Axis::Expert(_) | Axis::HashTable, Some((layer, _))) => {
-                    classified.layers.entry(layer).or_default().push(LayerTensor { index, axis, tensor });
-                }
-                (Axis::PerExpert, _) => classified.per_expert = classified.per_expert.or(Some(tensor)),
-                (Axis::Chunk, _) => classified.chunks = true,
-                (Axis::Unknown, _) => classified.unknown.push(tensor),
-                (_, Some((_, "ffn_up_shexp.weight"))) => classified.shared = true,
-                _ => {}
-            }
-        }
-        classified
     }
 }
 

@@ -2,7 +2,7 @@
 
 use std::path::{Path, PathBuf};
 
-use super::{Groups, MoeError};
+use super::MoeError;
 use crate::arch::Architecture;
 use crate::gguf::{Model, Value, ValueType};
 
@@ -10,6 +10,23 @@ use crate::gguf::{Model, Value, ValueType};
 const MAX_LAYERS: u32 = 512;
 /// The largest number of experts that llama.cpp has room for (`LLAMA_MAX_EXPERTS`).
 pub(super) const MAX_EXPERTS: u32 = 1024;
+
+/// Beginning of the keys of the original ids of experts, one a layer, that a cut adds.
+pub(super) const IDS_KEY: &str = "moeslice.expert_ids.";
+
+/// Whether a model says where its experts come from: it was cut.
+pub(super) fn carries_ids(model: &Model) -> bool {
+    model.metadata().keys().any(|key| key.starts_with(IDS_KEY))
+}
+
+/// Groups of experts between which a token's choice is limited.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub struct Groups {
+    /// `{arch}.expert_group_count`; 1 limits nothing, but llama.cpp then wants two experts or more.
+    pub count: u32,
+    /// `{arch}.expert_group_used_count`: groups that a token can reach.
+    pub used: u32,
+}
 
 /// Reads the metadata of one architecture.
 pub(super) struct Keys<'a> {

@@ -5,14 +5,12 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::hyperparameters::MAX_EXPERTS;
+use super::hyperparameters::{IDS_KEY, MAX_EXPERTS, carries_ids};
 use super::{Experts, KeptExperts};
 use crate::gguf::{Metadata, Model, Value, ValueType};
 
 /// Key of the number of experts that the model had before it was cut for the first time.
 const COUNT_KEY: &str = "moeslice.expert_count_original";
-/// Beginning of the keys of the ids, one a layer.
-const IDS_KEY: &str = "moeslice.expert_ids.";
 
 /// For each layer with experts, the ids that they have in the model that was never cut.
 ///
@@ -26,6 +24,7 @@ pub struct IdMap {
 
 /// An id map that is not one, or a choice of experts that is none of its own.
 #[derive(Clone, Debug, PartialEq, Eq, Error)]
+#[non_exhaustive]
 pub enum IdMapError {
     /// Ids without the number of experts that they are from.
     #[error("{}: has {key} but no {COUNT_KEY}: the file was edited", file.display())]
@@ -102,7 +101,7 @@ pub enum IdMapError {
 impl IdMap {
     /// Whether a model carries a map: whether it was cut.
     pub fn is_in(model: &Model) -> bool {
-        model.metadata().keys().any(|key| key.starts_with(IDS_KEY))
+        carries_ids(model)
     }
 
     /// The map that a model carries; of a model that carries none, each expert's id is its own.
@@ -165,16 +164,6 @@ impl IdMap {
     /// All layers with their original ids, ascending.
     pub fn layers(&self) -> impl Iterator<Item = (u32, &[u32])> {
         self.layers.iter().map(|(&layer, ids)| (layer, ids.as_slice()))
-    }
-
-    /// The original id of an expert.
-    pub fn original(&self, layer: u32, id: u32) -> Option<u32> {
-        self.layer(layer)?.get(id as usize).copied()
-    }
-
-    /// Whether every expert has its own id.
-    pub fn is_identity(&self) -> bool {
-        self.layers.values().all(|ids| (0..).zip(ids).all(|(own, &id)| own == id))
     }
 
     /// The map of the file in which only these experts stay, in this order, given by their ids in the present file.

@@ -1,10 +1,9 @@
 //! What tells one model from another.
 
-use std::fmt::Write;
-
 use sha2::{Digest, Sha256};
 
 use super::{Experts, MoeError, Role};
+use crate::digest::hex;
 use crate::gguf::Model;
 
 /// Bytes of tensor data read at once.
@@ -106,11 +105,7 @@ fn length(len: usize) -> [u8; 8] {
 }
 
 fn finish(hash: Sha256) -> String {
-    hash.finalize().iter().fold("sha256:".to_owned(), |mut text, byte| {
-        // Writing into a string does not fail.
-        let _ = write!(text, "{byte:02x}");
-        text
-    })
+    format!("sha256:{}", hex(&hash.finalize()))
 }
 
 #[cfg(test)]

@@ -1,10 +1,11 @@
 //! What an expert is: the tensors that hold experts, the counts that a model can keep, and the shape of a cut.
 //!
-//! Everything that differs between architectures is data: [`crate::arch`] has one row for each, and [`classify`] knows
+//! Everything that differs between architectures is data: [`crate::arch`] has one row for each, and `names` knows
 //! every tensor name that llama.cpp gives to a block. [`Experts::read`] applies both to one file and refuses what it
 //! does not understand, because a tensor that is copied whole beside experts that were cut destroys a model without a
 //! word. [`MoeModel`] joins a file, its experts and its identity.
 
+mod classified;
 mod count;
 mod error;
 mod experts;
@@ -19,12 +20,13 @@ mod pruned;
 
 pub use count::{CountError, CountLimit};
 pub use error::MoeError;
-pub use experts::{ExpertLayer, ExpertTensor, Experts, Groups, LayerKind};
+pub use experts::{ExpertLayer, ExpertTensor, Experts, LayerKind};
+pub use hyperparameters::Groups;
 pub use id_map::{IdMap, IdMapError};
 pub use identity::Identity;
 pub use kept::{KeptError, KeptExperts};
 pub use model::MoeModel;
-pub use names::{Axis, Role, classify};
+pub use names::Role;
 pub use pruned::{FileShape, Provenance, PrunedError, PrunedShape, ShardPolicy};
 
 #[cfg(any(test, feature = "fuzzing"))]

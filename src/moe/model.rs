@@ -4,8 +4,23 @@ use std::path::Path;
 
 use super::{Experts, Identity, LayerKind, MoeError, Provenance, PrunedError, PrunedShape, ShardPolicy};
 use crate::gguf;
+use crate::sys::name_of;
 
 /// A model file, the experts in it, and which of them a cut chooses from and writes.
+///
+/// ```no_run
+/// use moeslice::moe::MoeModel;
+/// use std::path::Path;
+///
+/// let mut model = MoeModel::open(Path::new("model-00001-of-00003.gguf"))?;
+/// println!("{} experts in each of {} layers", model.experts.n_expert, model.experts.layers.len());
+/// println!("a cut can keep {:?}", model.chosen().possible_counts());
+///
+/// // Without the blocks of multi-token prediction.
+/// model.drop_mtp()?;
+/// assert!(model.written().layers.len() <= model.experts.layers.len());
+/// # Ok::<(), moeslice::moe::MoeError>(())
+/// ```
 #[derive(Debug)]
 #[non_exhaustive]
 pub struct MoeModel {
@@ -78,8 +93,7 @@ impl MoeModel {
 
     /// The file name without its folder.
     pub fn file_name(&self) -> String {
-        let path = self.path();
-        path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned()
+        name_of(self.path())
     }
 
     /// What a cut of this model tells of its making.

@@ -7,6 +7,7 @@
 ///
 /// The expert axis is the outermost dimension: one expert is one contiguous run of bytes.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Role {
     /// `ffn_gate_inp.weight` `[n_embd, n_expert]`: one row of router weights an expert.
     RouterWeight,
@@ -57,7 +58,7 @@ impl Role {
 
 /// What the experts are to a tensor.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Axis {
+pub(super) enum Axis {
     /// The outermost dimension counts the experts: cut it.
     Expert(Role),
     /// `ffn_gate_tid2eid.weight` `[n_expert_used, n_vocab]`: the values are expert ids. Replace them, cut nothing.
@@ -158,7 +159,7 @@ const MARKS: &[&str] = &["exps", "exp_probs", "gate_inp"];
 ///
 /// Tensors outside of the blocks are [`Axis::Other`], unless their name reads like that of an expert tensor: those of
 /// a block that is not numbered as llama.cpp numbers its blocks are [`Axis::Unknown`] as well.
-pub fn classify(name: &str) -> Axis {
+pub(super) fn classify(name: &str) -> Axis {
     let Some((_, part)) = split_block(name) else {
         return if name.starts_with("blk.") || looks_like_expert(name) { Axis::Unknown } else { Axis::Other };
     };

@@ -7,9 +7,9 @@ use tempfile::TempDir;
 use super::{Experts, MoeError};
 use crate::gguf::{Metadata, Model, OwnedValue, TensorInfo, TensorType, write_model};
 
-/// Width of the fixtures' router inputs.
+/// Width of the test models' router inputs.
 pub(super) const N_EMBD: u64 = 6;
-/// Width of the fixtures' experts.
+/// Width of the test models' experts.
 pub(super) const N_FF: u64 = 5;
 
 /// A model under construction.

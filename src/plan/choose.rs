@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 /// The kept experts, and how clear the choice was.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Choice {
     /// The kept ids of every layer with experts, ascending.
     pub keep: KeptExperts,
@@ -75,11 +76,7 @@ pub fn choose(
 ///
 /// # Errors
 /// Names the first layer that is not.
-pub fn check_counted(
-    experts: &Experts,
-    k: u32,
-    counted: impl Fn(&ExpertLayer) -> bool,
-) -> Result<(), PlanError> {
+fn check_counted(experts: &Experts, k: u32, counted: impl Fn(&ExpertLayer) -> bool) -> Result<(), PlanError> {
     match experts.layers.iter().find(|layer| layer.kept(k) < layer.n_expert && !counted(layer)) {
         Some(&ExpertLayer { layer, kind: LayerKind::Mtp, .. }) => {
             Err(PlanError::Mtp { layer, runs: experts.mtp_that_runs() == Some(layer) })
@@ -93,7 +90,7 @@ pub fn check_counted(
 /// the pins, and a layer that will not be `counted`. Gives that number.
 ///
 /// # Errors
-/// As [`KeepTarget::count`], [`Pins::check`] and [`check_counted`].
+/// As [`KeepTarget::count`] and [`Pins::check`], and when a layer that is cut would get no counts.
 pub fn check_early(
     experts: &Experts,
     keep: &KeepTarget,

@@ -7,6 +7,7 @@ use std::collections::BTreeMap;
 
 /// How much of the routing kept experts cover: kept selections over all selections of a layer, over the layers.
 #[derive(Clone, Copy, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct Coverage {
     /// Mean over the layers, each layer weighing the same.
     #[serde(rename = "coverage_mean")]
@@ -20,6 +21,7 @@ pub struct Coverage {
 
 /// Coverage of all corpora together, and of each.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Coverages {
     /// All corpora together.
     pub all: Coverage,

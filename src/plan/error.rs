@@ -1,3 +1,4 @@
+use crate::json::DocumentError;
 use crate::moe::{CountError, KeptError};
 use crate::score::ScoreError;
 use std::error::Error as StdError;
@@ -6,6 +7,7 @@ use thiserror::Error;
 
 /// Why no plan can be made.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum PlanError {
     /// The model cannot keep that number of experts.
     #[error(transparent)]
@@ -23,9 +25,8 @@ pub enum PlanError {
     },
     /// A block of multi-token prediction without counts.
     #[error(
-        "layer {layer} is a multi-token-prediction (MTP) block{}: leave it out with --mtp drop, or name its experts in a \
-         plan (prune --plan)",
-        if *runs { ", of which the usage has no counts: profile it with --mtp profile" } else { " that llama.cpp cannot run, so there are no counts of it" }
+        "layer {layer} is a multi-token-prediction (MTP) block{}: leave it out, or name its experts in a plan",
+        if *runs { ", of which the usage has no counts" } else { " that llama.cpp cannot run, so there are no counts of it" }
     )]
     Mtp {
         /// The layer.
@@ -54,13 +55,13 @@ pub enum PlanError {
         n_expert: u32,
     },
     /// A pinned expert in a layer without any.
-    #[error("--always-keep names layer {layer}, which has no experts in this model")]
+    #[error("experts of layer {layer} are pinned, which has no experts in this model")]
     PinLayer {
         /// The layer.
         layer: u32,
     },
     /// A pinned expert that the layer does not have.
-    #[error("--always-keep {layer}:{id}: layer {layer} has {n_expert} experts, 0 to {}", n_expert - 1)]
+    #[error("the pinned expert {layer}:{id} does not exist: layer {layer} has {n_expert} experts, 0 to {}", n_expert - 1)]
     PinId {
         /// The layer.
         layer: u32,
@@ -70,7 +71,7 @@ pub enum PlanError {
         n_expert: u32,
     },
     /// More pins than places.
-    #[error("--always-keep names {pins} experts of layer {layer}, and it keeps {k}: keep more or pin fewer")]
+    #[error("{pins} experts of layer {layer} are pinned, and it keeps {k}: keep more or pin fewer")]
     PinCount {
         /// The layer.
         layer: u32,
@@ -81,8 +82,7 @@ pub enum PlanError {
     },
     /// More pins than places in a group.
     #[error(
-        "--always-keep names {pins} experts of layer {layer}, group {group}, and each group keeps {k}: keep more or \
-         pin fewer"
+        "{pins} experts of layer {layer}, group {group}, are pinned, and each group keeps {k}: keep more or pin fewer"
     )]
     PinGroup {
         /// The layer.
@@ -107,42 +107,22 @@ pub enum PlanError {
         bytes: u64,
     },
     /// The size of a file could not be computed.
-    #[error("the size of a file with {k} experts cannot be told: {source}")]
+    #[error("the size of a file with {k} experts cannot be told: {error}")]
     Size {
         /// Experts that would be kept.
         k: u32,
         /// Why.
-        source: Box<dyn StdError + Send + Sync>,
+        error: Box<dyn StdError + Send + Sync>,
     },
 }
 
 /// Why a plan file cannot be used.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum PlanFileError {
-    /// The file cannot be read.
-    #[error("{}: cannot read the plan: {source}", path.display())]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// Not JSON of this schema, and no map of layers either.
-    #[error("{}: neither a plan of moeslice nor a map from layers to expert ids: {source}", path.display())]
-    Parse {
-        /// The file.
-        path: PathBuf,
-        /// Where and what.
-        source: serde_json::Error,
-    },
-    /// Another schema or version.
-    #[error("{}: schema is {found:?}, this moeslice reads {:?}", path.display(), super::PLAN_SCHEMA)]
-    Schema {
-        /// The file.
-        path: PathBuf,
-        /// The schema named in the file.
-        found: String,
-    },
+    /// The file cannot be read as a plan.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
     /// The plan was made for another model.
     #[error(
         "{} is a plan for another model ({planned}): the routers of {} differ; make a plan for this model",

@@ -11,19 +11,27 @@ mod pins;
 mod planner;
 mod target;
 
-pub use choose::{Choice, Ties, check_counted, check_early, choose};
+pub use choose::{Choice, Ties, check_early, choose};
 pub use coverage::{Coverage, Coverages, coverage, over_layers};
 pub use error::{PlanError, PlanFault, PlanFileError};
 pub use pins::{PinSyntaxError, Pins};
 pub use planner::{Planner, SizeOf, largest_fitting};
 pub use target::{KeepTarget, KeepTargetError};
 
+use crate::json::Format;
 use crate::moe::{Experts, Identity, KeptExperts};
+use crate::sys::name_of;
 use serde::{Deserialize, Serialize};
 use std::path::Path;
 
 /// The value of `schema` in a plan of this version.
 pub const PLAN_SCHEMA: &str = "moeslice.plan/1";
+
+const FORMAT: Format = Format {
+    name: "plan",
+    fault: "neither a plan of moeslice nor a map from layers to expert ids",
+    schema: PLAN_SCHEMA,
+};
 
 /// A whole plan. Of a bare map of layers, only `k` and `keep` are known.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -90,7 +98,7 @@ impl PlanSource {
     /// The model of this identity, in the file called `file`.
     pub fn new(file: &Path, identity: &Identity) -> Self {
         PlanSource {
-            file: file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
+            file: name_of(file),
             fingerprint: identity.fingerprint.clone(),
             router_hash: identity.router_hash.clone(),
         }
@@ -103,8 +111,7 @@ impl Plan {
     /// # Errors
     /// When it cannot be read or is neither of the two.
     pub fn read(path: &Path) -> Result<Plan, PlanFileError> {
-        let text = crate::sys::read_bounded(path)
-            .map_err(|source| PlanFileError::Read { path: path.into(), source })?;
+        let text = FORMAT.read(path)?;
         Self::parse(&text, path)
     }
 
@@ -113,26 +120,16 @@ impl Plan {
     /// # Errors
     /// As [`Plan::read`].
     pub fn parse(text: &[u8], path: &Path) -> Result<Plan, PlanFileError> {
-        /// Reads the schema first, so that a plan is told from a bare map, and another version from damage.
-        #[derive(Deserialize)]
-        #[serde(expecting = "an object")]
-        struct Head {
-            schema: Option<String>,
-        }
         /// A bare map.
         #[derive(Deserialize)]
         #[serde(transparent)]
         struct Bare(KeptExperts);
 
-        // Some editors put a byte order mark before the text.
-        let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
-        let parse = |source| PlanFileError::Parse { path: path.into(), source };
-        let head: Head = serde_json::from_slice(text).map_err(parse)?;
-        match head.schema {
-            Some(schema) if schema == PLAN_SCHEMA => serde_json::from_slice(text).map_err(parse),
-            Some(found) => Err(PlanFileError::Schema { path: path.into(), found }),
-            None => serde_json::from_slice(text).map(|Bare(keep)| Plan::bare(keep)).map_err(parse),
+        if let Some(plan) = FORMAT.parse_if_named(text, path)? {
+            return Ok(plan);
         }
+        let Bare(keep) = FORMAT.parse_bare(text, path)?;
+        Ok(Plan::bare(keep))
     }
 
     /// A plan that says nothing but which experts stay; the lists must be ascending.

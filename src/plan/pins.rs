@@ -7,13 +7,14 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// The experts that `--always-keep` names, by layer.
+/// The experts that are kept whatever their score, by layer.
 #[derive(Clone, Debug, Default, PartialEq, Eq)]
 pub struct Pins(BTreeMap<u32, BTreeSet<u32>>);
 
-/// An `--always-keep` that cannot be read.
+/// A list of pinned experts that cannot be read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error("--always-keep: {part:?} is not LAYER:ID; write for example 0:17,3:5")]
+#[error("{part:?} is not LAYER:ID; write for example 0:17,3:5")]
+#[non_exhaustive]
 pub struct PinSyntaxError {
     /// The text between two commas.
     pub part: String,

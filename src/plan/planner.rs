@@ -14,6 +14,27 @@ use std::error::Error as StdError;
 pub type SizeOf<'a> = dyn Fn(u32) -> Result<u64, Box<dyn StdError + Send + Sync>> + 'a;
 
 /// A model, its usage, and how the experts are ranked.
+///
+/// ```no_run
+/// use moeslice::moe::MoeModel;
+/// use moeslice::plan::{Pins, Planner};
+/// use moeslice::score::{Blend, Score};
+/// use moeslice::usage;
+/// use std::path::Path;
+///
+/// # fn main() -> Result<(), Box<dyn std::error::Error>> {
+/// let model = MoeModel::open(Path::new("model.gguf"))?;
+/// let usage = usage::open(Path::new("usage.json"), &model)?.usage;
+/// // Experts 3 and 17 of layer 0 stay whatever their score, and both corpora count alike.
+/// let (pins, blend): (Pins, Blend) = ("0:3,0:17".parse()?, "dev=0.5,pm=0.5".parse()?);
+/// let planner = Planner::new(&usage, model.chosen(), Score::Weight, &blend, &pins)?;
+/// for k in model.chosen().possible_counts() {
+///     let coverage = planner.coverage(&planner.choose(k)?.keep);
+///     println!("{k} experts cover {:.3} of the routing, {:.3} in the worst layer", coverage.all.mean, coverage.all.worst);
+/// }
+/// # Ok(())
+/// # }
+/// ```
 pub struct Planner<'a> {
     usage: &'a Usage,
     experts: &'a Experts,
@@ -135,7 +156,7 @@ impl<'a> Planner<'a> {
 /// # Errors
 /// When even the smallest is larger, or a size cannot be told.
 pub fn largest_fitting(experts: &Experts, limit: u64, size: &SizeOf<'_>) -> Result<u32, PlanError> {
-    let bytes = |k| size(k).map_err(|source| PlanError::Size { k, source });
+    let bytes = |k| size(k).map_err(|error| PlanError::Size { k, error });
     let possible = experts.possible_counts();
     let (mut fitting, mut above) = (0, possible.len());
     while fitting < above {

@@ -7,8 +7,19 @@ use std::fmt;
 use std::str::FromStr;
 use thiserror::Error;
 
-/// The `--keep` of a cut.
+/// What is to be kept.
+///
+/// ```
+/// use moeslice::plan::KeepTarget;
+///
+/// let keep: KeepTarget = "coverage:0.98@each".parse()?;
+/// assert_eq!(keep, KeepTarget::Coverage { share: 0.98, each: true });
+/// assert_eq!("192".parse(), Ok(KeepTarget::Count(192)));
+/// assert_eq!("size:14GiB".parse(), Ok(KeepTarget::Size(14 << 30)));
+/// # Ok::<(), moeslice::plan::KeepTargetError>(())
+/// ```
 #[derive(Clone, Copy, Debug, PartialEq)]
+#[non_exhaustive]
 pub enum KeepTarget {
     /// So many experts of each layer.
     Count(u32),
@@ -25,11 +36,12 @@ pub enum KeepTarget {
     Size(u64),
 }
 
-/// A `--keep` that cannot be read.
+/// A target that cannot be read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error(
-    "--keep {text:?}: {why}; write a count (192), a percentage (75%), coverage:0.98, coverage:0.98@each or size:14GiB"
+    "cannot keep {text:?}: {why}; write a count (192), a percentage (75%), coverage:0.98, coverage:0.98@each or size:14GiB"
 )]
+#[non_exhaustive]
 pub struct KeepTargetError {
     /// The text.
     pub text: String,

@@ -39,6 +39,7 @@ pub struct ProfileOptions {
 
 /// Why a profile could not be made.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ProfileError {
     /// The model cannot be run for its routing.
     #[error(transparent)]

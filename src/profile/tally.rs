@@ -69,6 +69,7 @@ pub enum BadSelection {
 
 /// A pass whose figures cannot be right.
 #[derive(Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum TallyError {
     /// A layer that holds experts was not seen in the graph.
     #[error(
@@ -240,7 +241,7 @@ mod tests {
     }
 
     #[test]
-    fn each_token_goes_to_its_part_across_ubatches_and_batches() {
+    fn tokens_go_to_their_corpus_across_batches() {
         let mut tally = tally(&[0, 1, 1]);
         for layer in [0, 3] {
             tally.add(layer, &[0, 1, 1, 2], Some(&[0.5; 4])).unwrap();
@@ -259,7 +260,7 @@ mod tests {
     }
 
     #[test]
-    fn an_id_out_of_range_is_never_counted() {
+    fn expert_id_out_of_range_is_refused() {
         let mut tally = tally(&[0, 0]);
         for id in [4, -1, i32::MAX] {
             let error = tally.add(0, &[0, 1, 2, id], Some(&[0.5; 4])).unwrap_err();
@@ -269,25 +270,25 @@ mod tests {
     }
 
     #[test]
-    fn the_ids_of_a_token_are_distinct() {
+    fn repeated_expert_id_of_a_token_is_refused() {
         assert_eq!(tally(&[0]).add(0, &[2, 2], None), Err(BadSelection::Twice { token: 0, id: 2 }));
     }
 
     #[test]
-    fn a_gate_weight_that_is_no_number_is_named() {
+    fn gate_weight_that_is_not_a_number_is_refused() {
         let error = tally(&[0]).add(0, &[2, 1], Some(&[0.5, f32::NAN])).unwrap_err();
         assert!(matches!(error, BadSelection::Weight { token: 0, id: 1, value } if value.is_nan()));
     }
 
     #[test]
-    fn a_layer_that_was_never_reached_is_refused() {
+    fn layer_never_reached_is_refused() {
         let mut tally = tally(&[0]);
         tally.add(0, &[0, 1], None).unwrap();
         assert_eq!(tally.finish().unwrap_err(), TallyError::NeverReached { layer: 3 });
     }
 
     #[test]
-    fn a_layer_that_saw_one_token_a_batch_is_refused() {
+    fn layer_that_saw_one_token_a_batch_is_refused() {
         let mut tally = tally(&[1, 1]);
         tally.add(0, &[0, 1, 2, 3], None).unwrap();
         tally.add(3, &[0, 1], None).unwrap();
@@ -295,7 +296,7 @@ mod tests {
     }
 
     #[test]
-    fn a_layer_that_routes_more_tokens_than_there_are_is_refused() {
+    fn layer_that_routes_too_many_tokens_is_refused() {
         let mut tally = tally(&[0]);
         tally.add(0, &[0, 1], None).unwrap();
         assert_eq!(tally.add(0, &[0, 1], None), Err(BadSelection::Surplus { n_tokens: 1 }));

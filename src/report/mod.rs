@@ -32,6 +32,7 @@ const POINTED_AT: f64 = 0.95;
 
 /// How the routing of a usage is spread over the experts.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct UsageReport {
     /// The model that was profiled.
     pub model: ReportModel,
@@ -206,7 +207,7 @@ impl<'a> Ranked<'a> {
         mut high: u32,
         reached: &dyn Fn(&CoverageRow) -> bool,
     ) -> Option<CoverageRow> {
-        // A usage can name any number of experts: trying each would take for ever.
+        // A usage can name any number of experts: trying each would never end.
         while low < high {
             let middle = low + (high - low) / 2;
             if reached(&self.row(middle)?) {

@@ -8,6 +8,7 @@ use std::collections::BTreeMap;
 
 /// The candidates of a model.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct PlanTable {
     /// Experts of a layer, of the largest where they differ.
     pub n_expert: u32,
@@ -25,6 +26,7 @@ pub struct PlanTable {
 
 /// One candidate.
 #[derive(Clone, Debug, PartialEq, Serialize)]
+#[non_exhaustive]
 pub struct PlanRow {
     /// Experts that each layer keeps.
     pub k: u32,
@@ -65,7 +67,7 @@ impl PlanTable {
             let coverage = planner.coverage(&choice.keep);
             rows.push(PlanRow {
                 k,
-                bytes: size(k).map_err(|source| PlanError::Size { k, source })?,
+                bytes: size(k).map_err(|error| PlanError::Size { k, error })?,
                 all: coverage.all,
                 corpora: coverage.corpora,
                 ties: choice.ties.layers,

@@ -25,7 +25,7 @@ fn near(a: f64, b: f64) -> bool {
 }
 
 #[test]
-fn steps_are_eighths_and_then_sixteenths_from_the_used_number_on() {
+fn coverage_steps_are_eighths_then_sixteenths_from_used_count() {
     assert_eq!(steps(32, 4), [4, 8, 12, 16, 18, 20, 22, 24, 26, 28, 30, 32]);
     assert_eq!(steps(256, 8), [32, 64, 96, 128, 144, 160, 176, 192, 208, 224, 240, 256]);
     assert_eq!(steps(60, 10), [15, 23, 30, 34, 38, 42, 45, 49, 53, 57, 60]);
@@ -35,7 +35,7 @@ fn steps_are_eighths_and_then_sixteenths_from_the_used_number_on() {
 }
 
 #[test]
-fn coverage_rows_hold_all_and_each_corpus_by_its_own_and_the_joint_experts() {
+fn coverage_rows_compare_own_and_joint_experts() {
     let report = report();
     assert_eq!(report.rows.iter().map(|row| row.k).collect::<Vec<_>>(), [2, 3, 4]);
     let row = &report.rows[0];
@@ -72,7 +72,7 @@ fn layer_rows_tell_how_uneven_the_routing_is() {
 }
 
 #[test]
-fn an_even_routing_has_ratio_one_and_full_entropy() {
+fn even_routing_has_ratio_one_and_full_entropy() {
     let usage =
         test_usage::usage(1, &[("a", 8)], &[(0, &[(&[2, 2, 2, 2], None)]), (1, &[(&[8, 0, 0, 0], None)])]);
     let rows = UsageReport::new(&usage).unwrap().layers.rows;
@@ -82,7 +82,7 @@ fn an_even_routing_has_ratio_one_and_full_entropy() {
 }
 
 #[test]
-fn the_median_is_the_middle_or_the_mean_of_two() {
+fn median_is_the_middle_or_the_mean_of_two() {
     let counts: [&[u64]; 3] = [&[9, 1], &[2, 1], &[5, 1]];
     let of = |n: usize| {
         let columns: Vec<[test_usage::Column<'_>; 1]> =
@@ -110,7 +110,7 @@ fn overlap_compares_the_hot_halves_of_each_pair() {
 }
 
 #[test]
-fn the_pair_that_shares_most_comes_first() {
+fn overlap_lists_the_closest_pair_first() {
     let usage = test_usage::usage(
         1,
         &[("a", 10), ("b", 10), ("c", 10)],
@@ -120,11 +120,12 @@ fn the_pair_that_shares_most_comes_first() {
     let pairs: Vec<_> =
         overlap.rows.iter().map(|row| (row.a.as_str(), row.b.as_str(), row.shared_mean)).collect();
     assert_eq!(pairs, [("a", "c", 2.0), ("a", "b", 0.0), ("b", "c", 0.0)]);
+    #[cfg(feature = "cli")]
     assert!(overlap.to_string().contains("a and c want the same experts most, b and c least."));
 }
 
 #[test]
-fn the_sentences_name_the_smallest_k_and_the_limits_of_the_table() {
+fn sentences_name_smallest_k_and_table_limits() {
     let mut counts = vec![1u64; 20];
     counts[0] = 200;
     counts[1] = 161;
@@ -142,7 +143,7 @@ fn the_sentences_name_the_smallest_k_and_the_limits_of_the_table() {
 }
 
 #[test]
-fn a_usage_that_claims_billions_of_experts_is_reported_at_once() {
+fn usage_that_claims_billions_of_experts_is_reported() {
     let mut usage = usage();
     usage.model.n_expert = u32::MAX;
     let report = UsageReport::new(&usage).unwrap();
@@ -151,13 +152,13 @@ fn a_usage_that_claims_billions_of_experts_is_reported_at_once() {
 }
 
 #[test]
-fn nothing_routed_gives_no_report() {
+fn usage_without_routed_tokens_gives_no_report() {
     let usage = test_usage::usage(1, &[("a", 0)], &[(0, &[(&[0, 0], None)])]);
     assert!(UsageReport::new(&usage).is_none());
 }
 
 #[test]
-fn json_has_the_names_that_scripts_rely_on() {
+fn json_keeps_the_names_that_scripts_rely_on() {
     let json = serde_json::to_value(report()).unwrap();
     let row = &json["rows"][0];
     for key in ["k", "coverage_mean", "coverage_worst", "worst_layer"] {
@@ -171,13 +172,15 @@ fn json_has_the_names_that_scripts_rely_on() {
     assert!(json["meaning"].is_string() && json["limits"].is_string());
 }
 
+#[cfg(feature = "cli")]
 #[test]
-fn the_text_of_a_report() {
+fn text_of_a_report_matches_the_snapshot() {
     insta::assert_snapshot!(report().to_string());
 }
 
+#[cfg(feature = "cli")]
 #[test]
-fn figures_that_were_imported_are_said_to_be() {
+fn imported_figures_are_marked() {
     let mut usage = usage();
     assert!(!report().to_string().contains("Imported"));
     usage.run.merged_from = vec![usage.run.clone(); 2];
@@ -200,8 +203,9 @@ fn wide(names: &[&str]) -> Usage {
 const NAMES: [&str; 9] =
     ["dev", "pm", "family", "a-corpus-with-quite-a-long-name", "e", "f", "g", "señales de humo", "i"];
 
+#[cfg(feature = "cli")]
 #[test]
-fn tables_fit_80_columns_whatever_the_corpora() {
+fn tables_fit_80_columns_for_any_corpora() {
     for n in 1..=NAMES.len() {
         let usage = wide(&NAMES[..n]);
         let text = UsageReport::new(&usage).unwrap().to_string();
@@ -224,7 +228,7 @@ fn model(n_expert: u32, n_expert_used: u32, layers: &[u32]) -> Experts {
 }
 
 #[test]
-fn the_plan_table_has_the_exact_bytes_and_coverage_of_every_candidate() {
+fn plan_table_has_exact_bytes_and_coverage_of_each_candidate() {
     let (usage, model) = (usage(), model(4, 2, &[1, 3]));
     let (blend, pins) = (Blend::Tokens, Pins::default());
     let planner = Planner::new(&usage, &model, Score::Frequency, &blend, &pins).unwrap();
@@ -243,7 +247,7 @@ fn the_plan_table_has_the_exact_bytes_and_coverage_of_every_candidate() {
 }
 
 #[test]
-fn the_plan_table_shows_possible_numbers_alone_and_says_what_limits_them() {
+fn plan_table_shows_only_possible_counts_and_their_limit() {
     let usage = wide(&NAMES[..1]);
     let mut model = model(64, 6, &[7, 118]);
     model.groups = Some(Groups { count: 8, used: 4 });

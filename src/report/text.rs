@@ -171,7 +171,7 @@ impl fmt::Display for PlanTable {
         let blend =
             if self.blend == "tokens" { String::new() } else { format!(", corpora weighed {}", self.blend) };
         let text = format!(
-            "KeptExperts by {}{blend}. Share of the routing that the kept experts cover, in %: the mean of the layers, the \
+            "Kept by {}{blend}. Share of the routing that the kept experts cover, in %: the mean of the layers, the \
              worst layer, and (its number)",
             self.score
         );

@@ -1,4 +1,4 @@
-//! How much each corpus weighs when several are ranked together.
+//! The share of each corpus when several are ranked together.
 
 use std::collections::BTreeMap;
 use std::fmt;
@@ -7,6 +7,7 @@ use thiserror::Error;
 
 /// The weights of the corpora.
 #[derive(Clone, Debug, Default, PartialEq)]
+#[non_exhaustive]
 pub enum Blend {
     /// Each token counts alike: the totals as they are.
     #[default]
@@ -17,6 +18,7 @@ pub enum Blend {
 
 /// What is wrong with a blend.
 #[derive(Debug, Error, PartialEq)]
+#[non_exhaustive]
 pub enum BlendError {
     /// Not `NAME=SHARE`.
     #[error("blend: {part:?} is not NAME=SHARE; write for example dev=0.5,pm=0.5")]
@@ -38,7 +40,7 @@ pub enum BlendError {
         /// The corpus.
         corpus: String,
     },
-    /// Nothing weighs anything.
+    /// Every share is zero.
     #[error("blend: every share is 0; give at least one corpus a share above 0")]
     AllZero,
     /// A name that the usage does not know.

@@ -15,6 +15,7 @@ use thiserror::Error;
 
 /// What experts are ranked by.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq, PartialOrd, Ord)]
+#[non_exhaustive]
 pub enum Score {
     /// |T_j|: the number of tokens for which the expert was selected.
     #[default]
@@ -63,6 +64,7 @@ impl FromStr for Score {
 
 /// Why experts cannot be ranked.
 #[derive(Debug, Error, PartialEq)]
+#[non_exhaustive]
 pub enum ScoreError {
     /// No score of that name.
     #[error("no score is called {text:?}; there are {}", names())]
@@ -71,10 +73,7 @@ pub enum ScoreError {
         text: String,
     },
     /// The score needs gate weights and the usage has counts alone.
-    #[error(
-        "layer {layer}: the usage has no gate weights, which score {score} needs; \
-         profile with --score-data weights, or take --score frequency"
-    )]
+    #[error("layer {layer}: the usage has no gate weights, which score {score} needs")]
     NoWeights {
         /// First layer without.
         layer: u32,

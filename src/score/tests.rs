@@ -42,7 +42,7 @@ fn blend_divides_each_corpus_by_its_tokens() {
 }
 
 #[test]
-fn a_share_of_zero_leaves_a_corpus_out() {
+fn blend_share_of_zero_leaves_a_corpus_out() {
     let scores = scores(&two_corpora(), Score::Frequency, &"small=1,large=0".parse().unwrap()).unwrap();
     assert_eq!(scores[&0].value, [1.0, 0.6, 0.4, 0.0]);
 }
@@ -59,16 +59,16 @@ fn ranking_goes_by_score_then_weight_then_lower_id() {
 }
 
 #[test]
-fn weights_that_were_not_collected_are_named_with_the_remedy() {
+fn missing_gate_weights_are_refused_with_the_remedy() {
     let usage = test_usage::usage(1, &[("a", 3)], &[(2, &[(&[2, 1], None)])]);
     let error = scores(&usage, Score::Weight, &Blend::Tokens).unwrap_err();
     assert_eq!(error, ScoreError::NoWeights { layer: 2, score: Score::Weight });
-    assert!(error.to_string().contains("--score-data weights"));
+    assert!(error.to_string().contains("no gate weights"));
     assert_eq!(scores(&usage, Score::Frequency, &Blend::Tokens).unwrap()[&2].tie, None);
 }
 
 #[test]
-fn a_value_that_is_no_number_is_named_with_layer_and_expert() {
+fn score_that_is_not_a_number_is_refused_with_layer_and_expert() {
     for bad in [f64::NAN, f64::INFINITY] {
         let mut usage = two_corpora();
         usage.layers[0].total.weight.as_mut().unwrap()[2] = bad;
@@ -84,7 +84,7 @@ fn a_value_that_is_no_number_is_named_with_layer_and_expert() {
 }
 
 #[test]
-fn a_corpus_without_tokens_in_a_layer_cannot_be_blended() {
+fn blend_of_a_corpus_without_tokens_is_refused() {
     let usage = test_usage::usage(1, &[("a", 3), ("b", 0)], &[(4, &[(&[2, 1], None), (&[0, 0], None)])]);
     let error = scores(&usage, Score::Frequency, &"a=1,b=1".parse().unwrap()).unwrap_err();
     assert_eq!(error, ScoreError::NoTokens { layer: 4, corpus: "b".into() });
@@ -92,7 +92,7 @@ fn a_corpus_without_tokens_in_a_layer_cannot_be_blended() {
 }
 
 #[test]
-fn blends_that_mean_nothing_are_refused() {
+fn meaningless_blends_are_refused() {
     let part = |part: &str| BlendError::Part { part: part.into() };
     let share = |corpus: &str, share: &str| BlendError::Share { corpus: corpus.into(), share: share.into() };
     for (text, wanted) in [
@@ -113,7 +113,7 @@ fn blends_that_mean_nothing_are_refused() {
 }
 
 #[test]
-fn a_blend_names_the_corpora_of_the_usage() {
+fn blend_that_does_not_name_the_corpora_of_the_usage_is_refused() {
     let of = |text: &str| scores(&two_corpora(), Score::Frequency, &text.parse().unwrap()).unwrap_err();
     assert_eq!(
         of("small=1,large=1,other=0"),
@@ -123,7 +123,7 @@ fn a_blend_names_the_corpora_of_the_usage() {
 }
 
 #[test]
-fn names_are_read_back() {
+fn score_names_are_read_back() {
     for score in Score::ALL {
         assert_eq!(score.to_string().parse(), Ok(score));
     }

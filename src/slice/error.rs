@@ -9,6 +9,7 @@ use crate::sys::FileError;
 
 /// Why a model was not cut.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum SliceError {
     /// The choice of experts or of shards is not possible.
     #[error("{}", within(path, error))]

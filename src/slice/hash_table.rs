@@ -141,7 +141,7 @@ mod tests {
     }
 
     #[test]
-    fn ids_of_no_expert_are_named() {
+    fn id_of_no_expert_is_refused_with_token() {
         assert_eq!(rewrite(&[0, 1], 4, &[0, 1, 2, 4], 2), Err(BadId { row: 1, id: 4 }));
         assert_eq!(rewrite(&[0, 1], 4, &[-1, 1], 2), Err(BadId { row: 0, id: -1 }));
     }

@@ -53,6 +53,7 @@ pub struct Options {
 
 /// What would be written.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct PlannedFiles {
     /// The files with their sizes in bytes, in order; the first is the one to open.
     pub files: Vec<(PathBuf, u64)>,
@@ -73,6 +74,7 @@ impl PlannedFiles {
 
 /// What was written.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Written {
     /// The files with their sizes in bytes, in order; the first is the one to open.
     pub files: Vec<(PathBuf, u64)>,

@@ -97,7 +97,7 @@ mod tests {
     }
 
     #[test]
-    fn one_file_has_the_name_itself() {
+    fn single_file_has_the_given_name() {
         assert_eq!(names("a/out.gguf", 1), ["a/out.gguf"]);
         assert_eq!(names("out", 1), ["out"]);
     }
@@ -110,13 +110,13 @@ mod tests {
     }
 
     #[test]
-    fn a_stale_shard_ending_goes() {
+    fn stale_shard_ending_is_removed() {
         assert_eq!(names("big-192e-00001-of-00013.gguf", 1), ["big-192e.gguf"]);
         assert_eq!(names("x/big-00002-of-00013.gguf", 2)[1], "x/big-00002-of-00002.gguf");
     }
 
     #[test]
-    fn a_folder_is_no_name() {
+    fn path_without_a_file_name_is_refused() {
         for path in ["", "/", "a/..", ".."] {
             assert!(matches!(output_paths(Path::new(path), 1), Err(SliceError::NoName { .. })), "{path}");
         }

@@ -90,7 +90,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn what_is_told_of_stays_a_little_ahead_and_covers_everything() {
+    fn hinted_ranges_stay_ahead_and_cover_everything() {
         let (from, out) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
         let ranges = [0..PIECE, 2 * PIECE..2 * PIECE + 5 * AHEAD, 9 * AHEAD..9 * AHEAD + 1];
         let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();

@@ -31,7 +31,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn neighbours_are_one_range() {
+    fn neighbouring_experts_make_one_range() {
         let runs = |kept: &[u32]| of_experts(kept, 10).collect::<Vec<_>>();
         assert_eq!(runs(&[]), []);
         assert_eq!(runs(&[3, 9]), [30..40, 90..100]);

@@ -29,7 +29,7 @@ mod tests {
     use super::read_at_most;
 
     #[test]
-    fn what_has_no_end_is_not_read_for_ever() {
+    fn endless_file_is_read_to_the_limit_only() {
         assert!(read_at_most(std::io::repeat(0), 1000).is_err());
         assert_eq!(read_at_most(&b"abc"[..], 3).unwrap(), b"abc");
     }

@@ -21,6 +21,7 @@ pub struct Copier {
 
 /// Why a range was not copied whole.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum CopyError {
     /// The source gave an error.
     #[error("reading at byte {at}: {error}")]
@@ -192,7 +193,7 @@ mod tests {
     }
 
     #[test]
-    fn both_ways_give_the_same_bytes() {
+    fn both_ways_of_copying_give_the_same_bytes() {
         let bytes: Vec<u8> = (0..9_000_001_u32).map(|i| (i % 251) as u8).collect();
         let from = file_of(&bytes);
         for mut copier in [Copier::new(), Copier::through_buffer()] {
@@ -211,7 +212,7 @@ mod tests {
     }
 
     #[test]
-    fn a_source_that_ends_early_is_an_error_with_the_place() {
+    fn source_that_ends_early_is_reported_with_the_place() {
         let from = file_of(&[1; 100]);
         for mut copier in [Copier::new(), Copier::through_buffer()] {
             let to = file_of(b"");
@@ -221,7 +222,7 @@ mod tests {
     }
 
     #[test]
-    fn a_range_past_every_file_is_an_error() {
+    fn range_past_any_file_is_refused() {
         let from = file_of(&[1; 100]);
         let error = Copier::new().copy((&from, u64::MAX - 1), (&from, 0), 9, &mut |_| true).unwrap_err();
         assert!(matches!(error, CopyError::Ended { .. }), "{error}");
@@ -245,7 +246,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_read_that_fails_in_the_middle_is_an_error() {
+    fn read_that_fails_midway_is_reported() {
         // Unmapped memory: a file that opens, and gives an I/O error where it is read.
         let from = File::open("/proc/self/mem").unwrap();
         for mut copier in [Copier::new(), Copier::through_buffer()] {
@@ -258,7 +259,7 @@ mod tests {
 
     #[test]
     #[cfg(target_os = "linux")]
-    fn a_target_that_is_full_is_an_error() {
+    fn full_target_is_reported() {
         let from = file_of(&[1; 100]);
         let to = File::options().write(true).open("/dev/full").unwrap();
         for mut copier in [Copier::new(), Copier::through_buffer()] {
@@ -269,7 +270,7 @@ mod tests {
     }
 
     #[test]
-    fn stops_when_asked() {
+    fn copy_stops_when_interrupted() {
         let from = file_of(&vec![3; 40 << 20]);
         for mut copier in [Copier::new(), Copier::through_buffer()] {
             let to = file_of(b"");

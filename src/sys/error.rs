@@ -12,7 +12,7 @@ use crate::units::ByteCount;
 #[non_exhaustive]
 pub enum FileError {
     /// There is a file of that name, and it is not to be replaced.
-    #[error("{} exists already: choose another name, or replace it with --force", path.display())]
+    #[error("{} exists already: choose another name", path.display())]
     Exists {
         /// The file.
         path: PathBuf,

@@ -1,6 +1,6 @@
 //! The signals that ask a program to end.
 
-use std::sync::atomic::{AtomicBool, Ordering};
+use std::sync::atomic::{AtomicBool, AtomicU32, Ordering};
 
 use crate::progress::Interrupt;
 
@@ -8,6 +8,8 @@ use crate::progress::Interrupt;
 const INTERRUPTED: libc::c_int = 130;
 
 static FLAG: AtomicBool = AtomicBool::new(false);
+static COUNT: AtomicU32 = AtomicU32::new(0);
+static PATIENT: AtomicBool = AtomicBool::new(false);
 
 /// From now on Ctrl-C, SIGTERM and SIGHUP are the [`Interrupt`] that is given back; a second one ends the process at
 /// once, with exit code 130.
@@ -32,8 +34,20 @@ pub fn catch_interrupts() -> Interrupt {
     Interrupt::when(&FLAG)
 }
 
+/// From now on a second signal is counted ([`interrupts`]) and does not end the process: somebody else sees to its end.
+/// In a supervised child that is the parent; in the parent, which has a child to end first, the code that waits.
+pub fn leave_repeated_interrupts() {
+    PATIENT.store(true, Ordering::SeqCst);
+}
+
+/// How often a signal has asked this process to end.
+pub fn interrupts() -> u32 {
+    COUNT.load(Ordering::SeqCst)
+}
+
 extern "C" fn on_signal(_signal: libc::c_int) {
-    if FLAG.swap(true, Ordering::SeqCst) {
+    FLAG.store(true, Ordering::SeqCst);
+    if COUNT.fetch_add(1, Ordering::SeqCst) > 0 && !PATIENT.load(Ordering::SeqCst) {
         // SAFETY: ends the process without running anything else; allowed in a signal handler.
         unsafe { libc::_exit(INTERRUPTED) }
     }

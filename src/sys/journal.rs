@@ -12,7 +12,7 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::error::FileError;
-use super::rename::{rename_new, sync_folder};
+use super::rename::{rename_new, sync_file, sync_folder};
 use super::staging::{self, Kind};
 
 /// The first and last bytes of a whole journal.
@@ -156,7 +156,7 @@ fn put_back(folder: &Path, entries: &[Entry]) -> io::Result<()> {
 
 fn write(journal: &mut File, entries: &[Entry]) -> io::Result<()> {
     journal.write_all(&encode(entries))?;
-    journal.sync_all()
+    sync_file(journal)
 }
 
 /// Fields end with NUL, which no file name holds.
@@ -236,7 +236,7 @@ mod tests {
     }
 
     #[test]
-    fn a_commit_that_dies_at_any_step_is_taken_back_or_done() {
+    fn commit_that_dies_at_any_step_is_rolled_back_or_done() {
         for old in [&[][..], &["a"], &["b", "c"], &["a", "b", "c"]] {
             let (mut rolled_back, mut done) = (0, 0);
             for steps in 0.. {
@@ -267,7 +267,7 @@ mod tests {
     }
 
     #[test]
-    fn a_file_that_is_not_ours_is_never_taken_back() {
+    fn foreign_file_is_never_rolled_back() {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("b"), "old b").unwrap();
         // All but the last of the new files are in place.
@@ -290,13 +290,13 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_reads_back() {
+    fn journal_is_read_back() {
         assert_eq!(decode(&encode(&entries())), Some(entries()));
         assert_eq!(decode(&encode(&[])), Some(Vec::new()));
     }
 
     #[test]
-    fn a_journal_that_lacks_its_end_lists_nothing() {
+    fn journal_without_its_end_lists_nothing() {
         let bytes = encode(&entries());
         for end in 0..bytes.len() {
             assert_eq!(decode(&bytes[..end]), None, "cut at {end}");
@@ -304,7 +304,7 @@ mod tests {
     }
 
     #[test]
-    fn a_journal_cannot_name_files_elsewhere() {
+    fn journal_that_names_files_elsewhere_lists_nothing() {
         for target in ["../x", "/etc/passwd", "..", "."] {
             let mut entries = entries();
             entries[0].target = target.into();

@@ -70,7 +70,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn leftovers_go_and_living_files_stay() {
+    fn leftovers_are_removed_and_living_files_stay() {
         let folder = tempfile::tempdir().unwrap();
         let dead = folder.path().join(".out.gguf.moeslice-1-0.partial");
         let old = folder.path().join(".out.gguf.moeslice-1-1.old");
@@ -88,7 +88,7 @@ mod tests {
     }
 
     #[test]
-    fn a_link_or_folder_with_a_hidden_name_stays() {
+    fn link_or_folder_with_a_hidden_name_stays() {
         let folder = tempfile::tempdir().unwrap();
         let precious = folder.path().join("precious");
         fs::write(&precious, b"1").unwrap();

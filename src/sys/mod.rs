@@ -4,6 +4,11 @@
 //! [`AtomicFile`] is the only way in which this program writes a file that a person keeps. [`Copier`] moves ranges of
 //! bytes between files. With `llama`, this is the only module that holds `unsafe` code.
 
+#[cfg(not(unix))]
+compile_error!(
+    "moeslice is written for Unix: it needs positioned reads and writes, inodes and names of bytes. On Windows, build it in WSL."
+);
+
 mod atomic_file;
 mod bounded;
 mod copy;
@@ -18,6 +23,7 @@ mod leftovers;
 #[cfg(feature = "llama")]
 mod machine;
 mod page_cache;
+mod process;
 mod rename;
 mod space;
 mod staging;
@@ -29,10 +35,11 @@ pub use copy::{Copier, CopyError};
 pub use environment::{exit_at_once, remove_empty_variables, set_unset_variable};
 pub use error::FileError;
 pub use file_id::FileId;
-pub use folder::folder_of;
-pub use interrupt::catch_interrupts;
+pub use folder::{folder_of, name_of};
+pub use interrupt::{catch_interrupts, interrupts, leave_repeated_interrupts};
 pub use leftovers::{Leftovers, remove_leftovers};
 #[cfg(feature = "llama")]
 pub use machine::{available_memory, usable_cores};
 pub use page_cache::{advise_once, advise_soon, begin_writing};
+pub use process::{ProcessState, ask_to_end, end_with_parent, process_state, signal_name, waits_in};
 pub use space::{check_room, free_bytes};

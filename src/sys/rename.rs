@@ -26,9 +26,28 @@ pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
 }
 
+/// Brings what was written to `file` to the disk.
+pub(super) fn sync_file(file: &File) -> io::Result<()> {
+    match file.sync_all() {
+        // There the standard library has the disk itself flush, which network shares and some disks cannot.
+        #[cfg(target_vendor = "apple")]
+        Err(error) if is_unsupported(&error) => fsync(file),
+        other => other,
+    }
+}
+
+#[cfg(target_vendor = "apple")]
+fn fsync(file: &File) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+
+    // SAFETY: the descriptor is open for as long as the borrowed file lives; no memory is passed.
+    let status = unsafe { libc::fsync(file.as_raw_fd()) };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
 /// Makes renames in the folder of `path` last through a power cut.
 pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
-    match File::open(folder_of(path)).and_then(|folder| folder.sync_all()) {
+    match File::open(folder_of(path)).and_then(|folder| sync_file(&folder)) {
         // File systems that cannot sync a folder say so in this way; they have nothing better to offer.
         Err(error) if is_unsupported(&error) => Ok(()),
         other => other,
@@ -36,7 +55,7 @@ pub(super) fn sync_folder(path: &Path) -> io::Result<()> {
 }
 
 fn is_unsupported(error: &io::Error) -> bool {
-    let codes = [libc::EINVAL, libc::ENOSYS, libc::EOPNOTSUPP, libc::ENOTTY];
+    let codes = [libc::EINVAL, libc::ENOSYS, libc::ENOTSUP, libc::EOPNOTSUPP, libc::ENOTTY];
     error.raw_os_error().is_some_and(|code| codes.contains(&code))
         || error.kind() == io::ErrorKind::Unsupported
 }

@@ -3,7 +3,6 @@
 use std::ffi::CString;
 use std::fs::File;
 use std::io;
-use std::os::fd::AsRawFd;
 use std::os::unix::ffi::OsStrExt;
 use std::path::Path;
 
@@ -74,6 +73,8 @@ pub(super) fn reserve(file: &File, bytes: u64) -> io::Result<()> {
 
 #[cfg(target_os = "linux")]
 fn allocate(file: &File, bytes: u64) -> io::Result<()> {
+    use std::os::fd::AsRawFd;
+
     let bytes = libc::off64_t::try_from(bytes).map_err(|_| io::Error::from_raw_os_error(libc::EFBIG))?;
     if bytes == 0 {
         return Ok(());
@@ -100,7 +101,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn a_reserved_file_has_its_length_and_reads_as_zeros() {
+    fn reserved_file_has_its_length_and_reads_as_zeros() {
         let file = tempfile::tempfile().unwrap();
         reserve(&file, 100_000).unwrap();
         assert_eq!(file.metadata().unwrap().len(), 100_000);
@@ -109,14 +110,14 @@ mod tests {
     }
 
     #[test]
-    fn more_room_than_any_disk_has_is_refused() {
+    fn reservation_beyond_any_disk_is_refused() {
         let file = tempfile::tempfile().unwrap();
         assert!(reserve(&file, u64::MAX).is_err());
         assert!(reserve(&file, 1 << 62).is_err());
     }
 
     #[test]
-    fn free_bytes_of_no_folder_is_an_error() {
+    fn free_bytes_of_missing_folder_is_an_error() {
         assert!(free_bytes(Path::new("/nonexistent/folder")).is_err());
         assert!(free_bytes(Path::new("/")).unwrap() > 0);
     }

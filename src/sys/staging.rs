@@ -134,7 +134,7 @@ mod tests {
     }
 
     #[test]
-    fn a_long_name_still_fits() {
+    fn hidden_name_of_a_long_name_still_fits() {
         let target = PathBuf::from("x".repeat(255));
         assert!(hidden_name(&target, Kind::Journal).file_name().unwrap().len() < 255);
     }

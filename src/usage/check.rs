@@ -12,6 +12,7 @@ const EQUAL_COUNTS_ARE_SUSPECT_FROM: u64 = 8;
 #[error(
     "layer {layer}: all {n_expert} experts were selected exactly {count} times; routers do not do that, so the routing was misread"
 )]
+#[non_exhaustive]
 pub struct AllEqual {
     /// The layer.
     pub layer: u32,
@@ -177,7 +178,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn equal_counts_of_all_experts_are_a_misread() {
+    fn equal_counts_of_all_experts_are_detected() {
         let sums = |count: Vec<u64>| ExpertSums { n_tokens: 0, count, weight: None };
         let misread = check_not_all_equal(5, 2, &sums(vec![500; 4]));
         assert_eq!(misread, Err(AllEqual { layer: 5, n_expert: 4, count: 500 }));

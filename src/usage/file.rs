@@ -2,15 +2,21 @@
 //!
 //! Schema `moeslice.usage/1`. The same model, texts and settings give the same bytes but for `run`.
 
+use crate::digest;
+use crate::gguf::MAGIC;
+use crate::json::{DocumentError, Format, without_mark};
 use crate::moe::Identity;
+use crate::sys::name_of;
 use serde::{Deserialize, Serialize};
-use sha2::{Digest, Sha256};
 use std::collections::BTreeMap;
 use std::path::{Path, PathBuf};
 use thiserror::Error;
 
 /// The value of `schema` in a usage file of this version.
 pub const USAGE_SCHEMA: &str = "moeslice.usage/1";
+
+pub(super) const FORMAT: Format =
+    Format { name: "usage file", fault: "not a usage file of moeslice", schema: USAGE_SCHEMA };
 
 /// A whole usage file.
 #[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
@@ -31,6 +37,7 @@ pub struct Usage {
 }
 
 /// Which model a usage file speaks of.
+// The fields of `Identity` again: they are the file's own, which change with its schema alone.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
 #[cfg_attr(test, derive(schemars::JsonSchema))]
 #[serde(deny_unknown_fields)]
@@ -156,7 +163,7 @@ impl ProfiledModel {
     /// The model of this identity, in the file called `file`.
     pub fn new(file: &Path, identity: &Identity) -> Self {
         ProfiledModel {
-            file: file.file_name().unwrap_or(file.as_os_str()).to_string_lossy().into_owned(),
+            file: name_of(file),
             architecture: identity.architecture.clone(),
             fingerprint: identity.fingerprint.clone(),
             router_hash: identity.router_hash.clone(),
@@ -175,22 +182,14 @@ impl Corpus {
         if let [file] = self.files.as_slice() {
             return file.sha256.clone();
         }
-        let mut hash = Sha256::new();
-        for file in &self.files {
-            hash.update(file.sha256.as_bytes());
-            hash.update(b"\n");
-        }
-        hex(&hash.finalize())
+        let hashes: String = self.files.iter().flat_map(|file| [file.sha256.as_str(), "\n"]).collect();
+        digest::sha256(hashes.as_bytes())
     }
-}
-
-/// Lower-case hexadecimal digits.
-pub(crate) fn hex(bytes: &[u8]) -> String {
-    bytes.iter().map(|byte| format!("{byte:02x}")).collect()
 }
 
 /// How a model relates to a usage file that is to be used with it.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ModelMatch {
     /// The very file that was profiled (or a split or merged copy of it).
     Same,
@@ -212,38 +211,16 @@ impl ModelMatch {
 
 /// What is wrong with a usage file.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum UsageError {
-    /// The file cannot be read.
-    #[error("{path}: cannot read the usage file: {source}")]
-    Read {
-        /// The file.
-        path: PathBuf,
-        /// What the system said.
-        source: std::io::Error,
-    },
-    /// Not JSON of this schema.
-    #[error("{path}: not a usage file of moeslice: {source}")]
-    Parse {
-        /// The file.
-        path: PathBuf,
-        /// Where and what.
-        source: serde_json::Error,
-    },
+    /// The file cannot be read as a usage file.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
     /// A GGUF file where a usage file is wanted.
-    #[error(
-        "{path}: a GGUF file, not a usage file; an imatrix serves `plan` and `prune --usage`, which have its model at hand"
-    )]
+    #[error("{path}: a GGUF file, not a usage file; an imatrix is a usage only together with its model")]
     Gguf {
         /// The file.
         path: PathBuf,
-    },
-    /// Another schema or version.
-    #[error("{path}: schema is {found:?}, this moeslice reads {USAGE_SCHEMA:?}")]
-    Schema {
-        /// The file.
-        path: PathBuf,
-        /// The schema named in the file.
-        found: String,
     },
     /// The figures contradict each other: the file was edited or damaged.
     #[error("{path}: the figures do not agree, the file was edited or damaged: {what}")]
@@ -273,33 +250,43 @@ impl Usage {
     /// # Errors
     /// When it cannot be read, is not of this schema, or its figures contradict each other.
     pub fn read(path: &Path) -> Result<Usage, UsageError> {
-        let text = crate::sys::read_bounded(path)
-            .map_err(|source| UsageError::Read { path: path.into(), source })?;
+        let text = FORMAT.read(path)?;
         Self::parse(&text, path)
     }
 
     /// Parses and checks the bytes of a usage file; `path` serves the messages alone.
     ///
+    /// ```
+    /// use moeslice::usage::Usage;
+    /// use std::path::Path;
+    ///
+    /// // One layer of three experts, of which a token goes to one.
+    /// let text = r#"{
+    ///     "schema": "moeslice.usage/1",
+    ///     "model": {"file": "m.gguf", "architecture": "qwen3moe", "fingerprint": "sha256:ab", "router_hash": "sha256:cd",
+    ///               "n_layer": 1, "n_expert": 3, "n_expert_used": 1, "expert_layers": [0]},
+    ///     "run": {"moeslice": "0.1.0", "ctx_size": 512, "batch_size": 512, "ubatch_size": 512, "wall_seconds": 1.0},
+    ///     "corpora": [{"name": "dev", "files": [], "tokens": 10}],
+    ///     "layers": [{"layer": 0, "n_expert_used": 1,
+    ///                 "total": {"n_tokens": 10, "count": [7, 0, 3]},
+    ///                 "corpora": {"dev": {"n_tokens": 10, "count": [7, 0, 3]}}}]
+    /// }"#;
+    /// let usage = Usage::parse(text.as_bytes(), Path::new("u.json"))?;
+    /// assert_eq!(usage.layer(0).unwrap().total.count, [7, 0, 3]);
+    ///
+    /// // Figures that contradict each other are refused.
+    /// let edited = text.replace("[7, 0, 3]", "[8, 0, 3]");
+    /// assert!(Usage::parse(edited.as_bytes(), Path::new("u.json")).is_err());
+    /// # Ok::<(), moeslice::usage::UsageError>(())
+    /// ```
+    ///
     /// # Errors
     /// As [`Usage::read`].
     pub fn parse(text: &[u8], path: &Path) -> Result<Usage, UsageError> {
-        /// Reads the schema first, so that another version is told apart from damage.
-        #[derive(Deserialize)]
-        #[serde(expecting = "an object")]
-        struct Head {
-            schema: String,
-        }
-        // Some editors put a byte order mark before the text.
-        let text = text.strip_prefix(b"\xEF\xBB\xBF").unwrap_or(text);
-        if text.starts_with(b"GGUF") {
+        if without_mark(text).starts_with(MAGIC) {
             return Err(UsageError::Gguf { path: path.into() });
         }
-        let parse = |source| UsageError::Parse { path: path.into(), source };
-        let head: Head = serde_json::from_slice(text).map_err(parse)?;
-        if head.schema != USAGE_SCHEMA {
-            return Err(UsageError::Schema { path: path.into(), found: head.schema });
-        }
-        let usage: Usage = serde_json::from_slice(text).map_err(parse)?;
+        let usage: Usage = FORMAT.parse(text, path)?;
         usage.check().map_err(|what| UsageError::Inconsistent { path: path.into(), what })?;
         Ok(usage)
     }

@@ -7,6 +7,7 @@ use thiserror::Error;
 
 /// A joined usage, with what its user should know.
 #[derive(Clone, Debug, PartialEq)]
+#[non_exhaustive]
 pub struct Merged {
     /// The usage; its model is that of the first.
     pub usage: Usage,
@@ -16,6 +17,7 @@ pub struct Merged {
 
 /// Why usages cannot be joined.
 #[derive(Debug, Error, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum MergeError {
     /// Nothing to join.
     #[error("there is no usage to merge")]
@@ -90,7 +92,7 @@ pub enum MergeError {
 /// Joins usages that [`Usage::check`] holds for; the paths serve the messages alone.
 ///
 /// Corpora of the same name are added, in the order in which they were given. A text must not count twice: it does
-/// when two usages have it in corpora of the same name, or have corpora of the very same texts. GatingFunction weights stay
+/// when two usages have it in corpora of the same name, or have corpora of the very same texts. Gate weights stay
 /// when every usage has them.
 ///
 /// # Errors

@@ -1,7 +1,7 @@
 //! The usage file: how often each expert of each layer was selected, and with how much gate weight.
 //!
-//! [`Usage`] is the file, schema `moeslice.usage/1`. [`merge`] joins usages of one model, [`imatrix`] takes one from the
-//! counts of `llama-imatrix`, and [`open`] reads either for a model at hand.
+//! [`Usage`] is the file, schema `moeslice.usage/1`. [`merge()`] joins usages of one model, [`imatrix`] takes one from the
+//! counts of `llama-imatrix`, and [`open()`] reads either for a model at hand.
 
 mod check;
 mod file;
@@ -12,7 +12,6 @@ mod open;
 pub(crate) mod test_usage;
 
 pub use check::{AllEqual, check_not_all_equal};
-pub(crate) use file::hex;
 pub use file::{
     Corpus, CorpusFile, ExpertSums, LayerUsage, ModelMatch, ProfiledModel, Run, USAGE_SCHEMA, Usage,
     UsageError,

@@ -1,5 +1,6 @@
 //! A usage of either kind, read for a model at hand.
 
+use super::file::FORMAT;
 use super::imatrix::{self, ImatrixError, Imported};
 use super::{Usage, UsageError};
 use crate::moe::MoeModel;
@@ -8,6 +9,7 @@ use thiserror::Error;
 
 /// Why there is no usage for the model.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum OpenError {
     /// The usage file.
     #[error(transparent)]
@@ -23,7 +25,7 @@ pub enum OpenError {
 /// # Errors
 /// When the file cannot be used with this model.
 pub fn open(path: &Path, model: &MoeModel) -> Result<Imported, OpenError> {
-    let read = |source| UsageError::Read { path: path.into(), source };
+    let read = |error| UsageError::from(FORMAT.unreadable(path, error));
     if imatrix::is_gguf(path).map_err(read)? {
         let corpus = path.file_stem().unwrap_or(path.as_os_str()).to_string_lossy();
         return Ok(imatrix::import(path, &corpus, model)?);

@@ -53,6 +53,7 @@ pub struct PassNeeds {
 /// The model cannot be run in windows.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
 #[error("models of architecture {architecture} cannot be run so: {reason}")]
+#[non_exhaustive]
 pub struct NoPass {
     /// The architecture.
     pub architecture: String,

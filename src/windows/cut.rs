@@ -238,13 +238,13 @@ mod tests {
     }
 
     #[test]
-    fn stretches_between_special_tokens_keep_theirs() {
+    fn text_between_special_tokens_keeps_its_corpus() {
         assert_eq!(ends(&["|user| one two|", "|assistant| three|"]), [6, 11]);
         assert_eq!(ends(&["|user| one|", "", "|user| two|"]), [5, 5, 10]);
     }
 
     #[test]
-    fn a_token_over_an_end_counts_for_what_follows() {
+    fn token_across_a_span_end_counts_for_the_next_span() {
         assert_eq!(ends(&["one two", "three four"]), [1, 3], "the token \"twothree\" belongs to the second");
         assert_eq!(ends(&["a", "b", "c"]), [0, 0, 1]);
         assert_eq!(ends(&["one two ", "three"]), [2, 3], "so does a space that joins the next word");

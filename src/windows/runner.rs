@@ -52,6 +52,7 @@ pub struct Piece {
 /// A pass that ended before its last window.
 #[derive(Debug, Error)]
 #[error("after {done} of {total} tokens: {error}")]
+#[non_exhaustive]
 pub struct PassError {
     /// Tokens computed.
     pub done: u64,

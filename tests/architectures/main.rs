@@ -1,7 +1,7 @@
 //! Every architecture of the linked llama.cpp: cut right, and proven so, or refused with the reason.
 //!
 //! llama.cpp ends the process on some inputs, so each model is made and run in a child process of this binary: the test
-//! `child`, told by the environment what to do.
+//! `child`, which the environment tells what to do.
 #![cfg(feature = "llama")]
 
 mod dropped;
@@ -53,6 +53,6 @@ fn tiny(recipe: &Recipe) -> TinyModel {
 
 /// dflash is fed with another model's features: its file can be cut, and loads, and that is all that can be tried.
 #[test]
-fn a_draft_model_is_cut_and_loads() {
+fn draft_model_is_cut_and_loads() {
     isolated::run("child", "cut dflash", &[]).unwrap_or_else(|e| panic!("{e}"));
 }

@@ -420,7 +420,7 @@ pub fn outputs(subject: &Subject, model: &Model, observer: &mut dyn Observer) ->
     rows
 }
 
-/// The largest difference; infinite when anything is no number.
+/// The largest difference; infinite when any is not a number.
 fn distance(a: &[Vec<f32>], b: &[Vec<f32>]) -> f32 {
     assert_eq!(a.len(), b.len());
     let differences = a.iter().flatten().zip(b.iter().flatten()).map(|(a, b)| (a - b).abs());

@@ -69,7 +69,7 @@ fn assert_says(message: &str, parts: &[&str]) {
 }
 
 #[test]
-fn chunk_experts() {
+fn chunk_experts_are_refused() {
     let model = OnDisk::new(&plain("grovemoe"));
     let experts = model.experts().expect("it can be looked at");
     assert!(experts.chunks);
@@ -84,7 +84,7 @@ fn chunk_experts() {
 
 /// Chunk experts count, not the name of the architecture.
 #[test]
-fn chunk_experts_of_an_architecture_that_has_none() {
+fn chunk_experts_in_any_architecture_are_refused() {
     let mut tiny = plain("qwen3moe");
     tiny.add("blk.0.ffn_up_chexps.weight", &[128, 32, 4], TensorType::F32);
     let model = OnDisk::new(&tiny);
@@ -93,14 +93,14 @@ fn chunk_experts_of_an_architecture_that_has_none() {
 }
 
 #[test]
-fn experts_without_a_router_in_the_graph() {
+fn experts_without_a_router_are_refused() {
     let model = OnDisk::new(&plain("refact"));
     let experts = model.experts().expect("it can be looked at");
     assert_says(&model.refusal(&first(&experts, 6)), &["refact", "no router"]);
 }
 
 #[test]
-fn llama4_at_128_experts() {
+fn llama4_refuses_cuts_from_or_to_128() {
     for (n_expert, k) in [(128, 64), (160, 128)] {
         let mut recipe = Recipe::of("llama4");
         recipe.experts(n_expert, 1);
@@ -111,7 +111,7 @@ fn llama4_at_128_experts() {
 }
 
 #[test]
-fn tensors_of_unknown_name() {
+fn unknown_tensors_that_may_be_experts_are_refused() {
     let refused = [
         ("blk.1.ffn_novelty.weight", vec![16, 8], "outermost dimension is 8"),
         ("blk.1.ffn_novelty.weight", vec![16, 8, 1], "outermost dimension is 8"),
@@ -131,7 +131,7 @@ fn tensors_of_unknown_name() {
 }
 
 #[test]
-fn known_tensors_of_the_experts_size_are_no_experts() {
+fn known_tensors_of_expert_size_stay_whole() {
     let mut tiny = plain("qwen3moe");
     let names =
         ["attn_sinks.weight", "ffn_gate_inp_shexp.weight", "ffn_norm_exps.weight", "attn_v_exps.weight"];
@@ -150,7 +150,7 @@ fn known_tensors_of_the_experts_size_are_no_experts() {
 }
 
 #[test]
-fn one_tensor_an_expert() {
+fn one_tensor_per_expert_is_refused() {
     let mut tiny = plain("llama");
     tiny.add("blk.0.ffn_gate.0.weight", &[128, 64], TensorType::F32);
     let error = OnDisk::new(&tiny).experts().expect_err("refused");
@@ -158,7 +158,7 @@ fn one_tensor_an_expert() {
 }
 
 #[test]
-fn groups_that_keep_different_numbers() {
+fn groups_of_unequal_counts_are_refused() {
     let mut recipe = Recipe::of("deepseek2");
     recipe.experts(16, 3).set("expert_group_count", 4_u32).set("expert_group_used_count", 2_u32);
     let model = OnDisk::new(&crate::tiny(&recipe));
@@ -173,14 +173,14 @@ fn groups_that_keep_different_numbers() {
 }
 
 #[test]
-fn counts_that_disagree() {
+fn expert_counts_that_disagree_are_refused() {
     let mut tiny = plain("qwen3moe");
     tiny.metadata.set("qwen3moe.expert_count", 9_u32);
     assert_says(&OnDisk::new(&tiny).experts().expect_err("refused"), &["8 experts", "9"]);
 }
 
 #[test]
-fn a_table_that_names_no_expert() {
+fn hash_table_with_unknown_expert_is_refused() {
     let mut tiny = plain("deepseek4");
     let (_, data) = tiny
         .tensors
@@ -195,7 +195,7 @@ fn a_table_that_names_no_expert() {
 
 /// The rows of a cut table hold distinct ids of kept experts, those of kept ones unchanged but for their numbers.
 #[test]
-fn a_table_is_rewritten() {
+fn hash_table_is_rewritten_to_kept_ids() {
     let tiny = plain("deepseek4");
     let model = OnDisk::new(&tiny);
     let experts = model.experts().expect("experts");
@@ -223,7 +223,7 @@ fn a_table_is_rewritten() {
 
 /// An architecture that the table does not know is read by the general rules, which say so.
 #[test]
-fn an_architecture_of_tomorrow() {
+fn unknown_architecture_is_cut_by_the_general_rules() {
     let mut tiny = plain("qwen3moe");
     let renamed: Vec<(String, OwnedValue)> = tiny
         .metadata
@@ -247,7 +247,7 @@ fn an_architecture_of_tomorrow() {
 
 /// A mask for layers that the graph never shows is a mask of nothing.
 #[test]
-fn a_mask_that_never_took_hold() {
+fn mask_that_never_took_hold_is_reported() {
     let model = OnDisk::new(&plain("qwen3moe"));
     let experts = model.experts().expect("experts");
     let mask = ExpertMask::new(&experts, &first(&experts, 6)).expect("a mask");
@@ -258,7 +258,7 @@ fn a_mask_that_never_took_hold() {
 
 /// A child that llama.cpp ends does not take the test run with it, and tells who it was.
 #[test]
-fn a_child_that_aborts_is_named() {
+fn child_that_aborts_is_named() {
     let error = isolated::run("child", "dense hrm_text", &[]).expect_err("llama.cpp asserts");
     assert_says(&error, &["dense hrm_text", "llama.cpp gave up", "GGML_ASSERT"]);
 }

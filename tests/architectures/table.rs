@@ -160,7 +160,7 @@ fn every_architecture_of_llama_cpp_has_a_row() {
 }
 
 #[test]
-fn the_product_knows_the_same_architectures() {
+fn product_table_knows_the_same_architectures() {
     for (name, row) in rows() {
         let arch = arch::architecture(name);
         let dense = matches!(row, Row::Dense | Row::DenseByCode);
@@ -184,7 +184,7 @@ fn dense_architectures_have_no_experts() {
 }
 
 #[test]
-fn architectures_that_no_recipe_makes_are_few() {
+fn architectures_dense_by_code_cannot_be_made_by_a_recipe() {
     for name in DENSE_BY_CODE {
         let made = isolated::run("child", &format!("dense {name}"), &[]);
         assert!(made.is_err(), "{name} can be made: its row is Dense");

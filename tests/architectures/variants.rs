@@ -36,12 +36,12 @@ variants! {
     groups_glm: prove_all(grouped("glm4moe"));
     groups_bailing: prove_all(grouped("bailingmoe2"));
     groups_without_bias: prove_all(grouped("qwen3moe"));
-    groups_that_the_router_passes_by: prove_all(grouped("kolibri1"));
-    weights_as_they_are_softmax: prove_all(model("deepseek2", |recipe| { recipe.set("expert_weights_norm", false); }));
-    weights_as_they_are_sigmoid: prove_all(model("glm4moe", |recipe| { recipe.set("expert_weights_norm", false); }));
+    groups_ignored_by_the_router: prove_all(grouped("kolibri1"));
+    unnormalised_weights_softmax: prove_all(model("deepseek2", |recipe| { recipe.set("expert_weights_norm", false); }));
+    unnormalised_weights_sigmoid: prove_all(model("glm4moe", |recipe| { recipe.set("expert_weights_norm", false); }));
     gate_by_key_softmax: prove_all(gated("dots1", 1, GatingFunction::Softmax));
     gate_by_key_sigmoid: prove_all(gated("deepseek2", 2, GatingFunction::Sigmoid));
-    gate_of_the_selected: prove_all(gated("smallthinker", 3, GatingFunction::SoftmaxOfSelected));
+    gate_softmax_of_selected: prove_all(gated("smallthinker", 3, GatingFunction::SoftmaxOfSelected));
     without_selection_bias: prove_all(without("deepseek2", "exp_probs_b"));
     without_selection_bias_ernie: prove_all(without("ernie4_5-moe", "exp_probs_b"));
     without_scales: prove_all(without("qwen3moe", "scale"));
@@ -61,7 +61,7 @@ variants! {
     experts_in_mxfp4: prove_rounded(quantised("gpt-oss", TensorType::MXFP4));
     two_hash_layers: prove_all(model("deepseek4", |recipe| { recipe.hash_layers(2); }));
     used_per_layer: prove_all(used_per_layer("maion-coder", &[3, 2, 4], &[3, 2, 4]));
-    used_per_layer_of_which_the_first_counts: prove_all(used_per_layer("qwen3moe", &[4, 3, 2], &[4, 4, 4]));
+    used_per_layer_taken_from_first: prove_all(used_per_layer("qwen3moe", &[4, 3, 2], &[4, 4, 4]));
     experts_per_layer: prove_all(fewer_experts_in_one_layer());
     three_experts: prove_all(model("qwen3moe", |recipe| { recipe.experts(3, 2); }));
     experts_31: prove_all(model("gpt-oss", |recipe| { recipe.experts(31, 4); }));

@@ -15,7 +15,7 @@ pub fn child(architecture: &str) {
 }
 
 #[test]
-fn three_architectures_on_vulkan() {
+fn three_architectures_on_vulkan_count_as_on_cpu() {
     if std::env::var_os("MOESLICE_SLOW_TESTS").is_none() {
         eprintln!("skipped: compiling shaders for llvmpipe takes minutes; MOESLICE_SLOW_TESTS=1 runs it");
         return;

@@ -67,7 +67,7 @@ fn totals(usage: &Value) -> Vec<Vec<u64>> {
 }
 
 #[test]
-fn a_conversation_counts_as_the_text_that_the_template_makes_of_it() {
+fn conversation_counts_as_its_rendered_text() {
     let folder = workshop();
     let at = |name: &str| folder.path().join(name);
     fs::create_dir(at("talk")).unwrap();
@@ -104,7 +104,7 @@ fn special_tokens_in_plain_text_are_parsed_on_request() {
 }
 
 #[test]
-fn bos_stands_once_at_the_beginning_whoever_writes_it() {
+fn bos_stands_once_at_the_beginning_from_template_or_tokenizer() {
     let folder = workshop();
     let with_bos = format!("{{{{ bos_token }}}}{TEMPLATE}");
     variant(&folder.path().join("adds.gguf"), |metadata, _| {
@@ -146,10 +146,10 @@ fn roles_are_counted_apart_and_add_up() {
     }
 }
 
-/// What a message wakes does not depend on those after it, so the first message of a conversation counts as it does
+/// What a message activates does not depend on those after it, so the first message of a conversation counts as it does
 /// alone; a wrong order of the tokens would show.
 #[test]
-fn tokens_count_for_the_message_that_they_stand_in() {
+fn tokens_count_for_their_message() {
     let folder = workshop();
     let at = |name: &str| folder.path().join(name);
     let talk = fs::read_to_string(at("talk.jsonl")).unwrap();
@@ -255,7 +255,7 @@ fn answer(model: &Path, prompt: &str, n: usize) -> Selected {
 }
 
 #[test]
-fn an_answer_is_counted_token_by_token_apart_from_the_question() {
+fn generated_answer_is_counted_apart_from_the_question() {
     let folder = workshop();
     let at = |name: &str| folder.path().join(name);
     let question =
@@ -307,7 +307,7 @@ fn an_answer_is_counted_token_by_token_apart_from_the_question() {
 }
 
 #[test]
-fn each_conversation_is_answered_once_after_its_last_window() {
+fn conversation_is_answered_once_after_its_last_window() {
     let folder = workshop();
     let one = usage_of(&folder, "m.gguf", &["--generate", "3"]);
     assert_eq!(corpora(&one)[1], ("talk/generated".into(), 6), "two conversations");
@@ -321,7 +321,7 @@ fn each_conversation_is_answered_once_after_its_last_window() {
 }
 
 #[test]
-fn a_folder_may_hold_chats_and_plain_texts() {
+fn folder_of_chats_and_plain_texts_is_profiled() {
     let folder = workshop();
     let at = |name: &str| folder.path().join(name);
     fs::create_dir(at("mixed")).unwrap();
@@ -340,7 +340,7 @@ fn a_folder_may_hold_chats_and_plain_texts() {
 }
 
 #[test]
-fn chats_that_cannot_be_used_are_refused_before_the_model_is_loaded() {
+fn unusable_chats_are_refused_before_the_model_is_loaded() {
     let folder = workshop();
     let at = |name: &str| folder.path().join(name);
     let try_with = |flags: &[&str], file: &str, words: &[&str]| {

@@ -29,7 +29,7 @@ fn prune(folder: &TempDir, output: &Path) -> assert_cmd::Command {
 }
 
 #[test]
-fn the_model_itself_is_never_the_output() {
+fn model_as_its_own_output_is_refused() {
     let folder = with_model();
     let at = |name: &str| folder.path().join(name);
     fs::hard_link(at("m.gguf"), at("hard.gguf")).unwrap();
@@ -43,7 +43,7 @@ fn the_model_itself_is_never_the_output() {
 
 #[test]
 #[cfg(target_os = "linux")]
-fn a_bind_mount_of_the_model_is_the_model() {
+fn bind_mount_of_the_model_as_output_is_refused() {
     let folder = with_model();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("bind.gguf"), "").unwrap();
@@ -75,7 +75,7 @@ fn a_bind_mount_of_the_model_is_the_model() {
 }
 
 #[test]
-fn an_existing_output_is_replaced_only_on_request() {
+fn existing_output_is_replaced_only_on_request() {
     let folder = with_model();
     let out = folder.path().join("out.gguf");
     fs::write(&out, "precious").unwrap();
@@ -86,13 +86,13 @@ fn an_existing_output_is_replaced_only_on_request() {
 }
 
 #[test]
-fn a_folder_that_does_not_exist_is_named() {
+fn missing_output_folder_is_named() {
     let folder = with_model();
     refuses(&mut prune(&folder, &folder.path().join("no/out.gguf")), 2, &["no does not exist"]);
 }
 
 #[test]
-fn a_source_that_does_not_fit_the_disk_leaves_nothing_behind() {
+fn output_that_does_not_fit_the_disk_leaves_nothing_behind() {
     let folder = with_model();
     let out = folder.path().join("out.gguf");
     // A limit on the size of files stands in for a full disk.
@@ -109,7 +109,7 @@ fn a_source_that_does_not_fit_the_disk_leaves_nothing_behind() {
 }
 
 #[test]
-fn no_input_is_ever_an_output() {
+fn input_as_output_is_refused() {
     let folder = with_model();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("u2.json"), fs::read(at("u.json")).unwrap()).unwrap();
@@ -148,7 +148,7 @@ fn no_input_is_ever_an_output() {
 
 #[cfg(feature = "llama")]
 #[test]
-fn two_outputs_need_two_names() {
+fn two_outputs_of_one_name_are_refused() {
     let folder = with_model();
     fs::write(folder.path().join("t.txt"), "text").unwrap();
     let line = "run -m m.gguf -f t.txt --keep 16 -o o.gguf --usage-out ./o.gguf --force";
@@ -156,7 +156,7 @@ fn two_outputs_need_two_names() {
 }
 
 #[test]
-fn a_name_that_is_no_utf8_is_written_and_reported() {
+fn output_name_that_is_not_utf8_is_written_and_reported() {
     use std::os::unix::ffi::OsStrExt;
     let folder = with_model();
     let out = folder.path().join(std::ffi::OsStr::from_bytes(b"w\xFE.gguf"));
@@ -166,7 +166,7 @@ fn a_name_that_is_no_utf8_is_written_and_reported() {
 }
 
 #[test]
-fn a_stderr_that_nobody_reads_changes_nothing() {
+fn unread_stderr_changes_nothing() {
     let folder = with_model();
     let full = || fs::OpenOptions::new().write(true).open("/dev/full").unwrap();
     let mut command = std::process::Command::new(env!("CARGO_BIN_EXE_moeslice"));

@@ -16,7 +16,7 @@ fn written(bytes: &[u8], words: &[&str]) {
 }
 
 #[test]
-fn what_is_no_gguf_is_told_what_it_is() {
+fn file_that_is_not_a_gguf_is_told_what_it_is() {
     written(b"", &["model.gguf"]);
     written(b"GGU", &["model.gguf"]);
     written(b"<!DOCTYPE html><html><body>404</body></html>", &["HTML"]);
@@ -36,12 +36,12 @@ fn what_is_no_gguf_is_told_what_it_is() {
 }
 
 #[test]
-fn a_model_that_does_not_exist_is_named() {
+fn missing_model_is_named() {
     inspect_refuses(Path::new("no/such/model.gguf"), &["no/such/model.gguf", "No such file"]);
 }
 
 #[test]
-fn a_truncated_model_names_the_first_tensor_beyond_its_end() {
+fn truncated_model_names_the_first_tensor_beyond_its_end() {
     let folder = folder();
     let path = folder.path().join("cut.gguf");
     let whole = std::fs::read(demo()).unwrap();
@@ -50,7 +50,7 @@ fn a_truncated_model_names_the_first_tensor_beyond_its_end() {
 }
 
 #[test]
-fn a_dense_model_is_no_mixture_of_experts() {
+fn dense_model_is_refused_as_not_moe() {
     let folder = folder();
     let path = folder.path().join("dense.gguf");
     variant(&path, |metadata, tensors| {
@@ -66,7 +66,7 @@ fn a_dense_model_is_no_mixture_of_experts() {
 }
 
 #[test]
-fn metadata_and_tensors_that_disagree_are_refused_with_both_numbers() {
+fn disagreeing_metadata_and_tensors_are_refused_with_both_counts() {
     let folder = folder();
     let path = folder.path().join("mixed.gguf");
     variant(&path, |metadata, _| metadata.set("qwen3moe.expert_count", 24_u32));
@@ -74,7 +74,7 @@ fn metadata_and_tensors_that_disagree_are_refused_with_both_numbers() {
 }
 
 #[test]
-fn an_unknown_tensor_of_expert_size_is_refused_by_name() {
+fn unknown_tensor_of_expert_size_is_refused_by_name() {
     let folder = folder();
     let path = folder.path().join("new.gguf");
     variant(&path, |_, tensors| {
@@ -116,7 +116,7 @@ fn wrong_arguments_are_told_in_one_line() {
 }
 
 #[test]
-fn a_closed_pipe_is_success() {
+fn closed_pipe_exits_with_success() {
     use std::process::{Command, Stdio};
     let mut child = Command::new(env!("CARGO_BIN_EXE_moeslice"))
         .args(["inspect", "--json"])

@@ -86,7 +86,7 @@ fn kill_many(times: u64, kills: u32, shards: &str) {
         let found = names(&out);
         let visible: BTreeSet<_> = found.iter().filter(|name| !name.starts_with('.')).collect();
         left += u32::from(found.len() > visible.len());
-        // Between the first rename and the last of several shards a few are visible, and taken back by the next run.
+        // Between the first rename and the last of several shards a few are visible, and rolled back by the next run.
         if found.iter().all(|name| !name.ends_with(".commit")) {
             assert!(visible.is_empty() || visible.len() == whole.len(), "{found:?}");
         }
@@ -116,18 +116,18 @@ fn kill_many(times: u64, kills: u32, shards: &str) {
 }
 
 #[test]
-fn a_killed_prune_leaves_no_output_or_a_whole_one() {
+fn killed_prune_leaves_no_output_or_a_whole_one() {
     kill_many(10, 50, "single");
 }
 
 #[test]
 #[ignore = "slow: run with scripts/test --all"]
-fn a_killed_prune_of_a_larger_model_leaves_no_output_or_a_whole_one() {
+fn killed_prune_of_larger_model_leaves_no_output_or_a_whole_one() {
     kill_many(60, 100, "single");
 }
 
 #[test]
 #[ignore = "slow: run with scripts/test --all"]
-fn a_killed_prune_into_shards_leaves_none_or_all() {
+fn killed_prune_into_shards_leaves_none_or_all() {
     kill_many(60, 100, "20MiB");
 }

@@ -2,6 +2,7 @@
 
 #[cfg(feature = "llama")]
 mod chat;
+mod documents;
 mod files;
 mod inputs;
 mod kill;
@@ -15,5 +16,7 @@ mod profile;
 mod prune;
 #[cfg(feature = "llama")]
 mod run;
+#[cfg(feature = "llama")]
+mod supervise;
 mod support;
 mod verify;

@@ -54,7 +54,7 @@ fn text(path: &Path) {
 }
 
 #[test]
-fn a_block_that_llama_cpp_runs_is_profiled_or_left_out() {
+fn mtp_block_that_llama_cpp_runs_is_profiled_or_left_out() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     let name = |file: &str| at(file).display().to_string();
@@ -95,7 +95,7 @@ fn a_block_that_llama_cpp_runs_is_profiled_or_left_out() {
 }
 
 #[test]
-fn a_block_that_llama_cpp_does_not_run_is_left_out_or_planned() {
+fn mtp_block_that_llama_cpp_does_not_run_is_left_out_or_planned() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     let name = |file: &str| at(file).display().to_string();
@@ -139,7 +139,7 @@ fn a_block_that_llama_cpp_does_not_run_is_left_out_or_planned() {
 }
 
 #[test]
-fn a_flag_without_sense_is_refused() {
+fn mtp_flag_without_effect_is_refused() {
     let folder = folder();
     let demo = crate::support::demo();
     let out = folder.path().join("o.gguf").display().to_string();

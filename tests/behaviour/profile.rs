@@ -35,7 +35,7 @@ pub fn counts(usage: &Value, layer: usize, corpus: &str) -> Vec<u64> {
 }
 
 #[test]
-fn every_corpus_counts_apart_and_together() {
+fn profile_counts_each_corpus_apart_and_together() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("a.txt"), text(3000)).unwrap();
@@ -75,7 +75,7 @@ fn every_corpus_counts_apart_and_together() {
 }
 
 #[test]
-fn the_same_input_gives_the_same_bytes_but_for_run() {
+fn profile_of_the_same_input_differs_in_run_only() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("t.txt"), text(2000)).unwrap();
@@ -89,7 +89,7 @@ fn the_same_input_gives_the_same_bytes_but_for_run() {
 }
 
 #[test]
-fn how_the_windows_are_computed_does_not_change_the_counts() {
+fn batch_settings_never_change_the_counts() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("t.txt"), text(2500)).unwrap();
@@ -113,7 +113,7 @@ fn how_the_windows_are_computed_does_not_change_the_counts() {
 }
 
 #[test]
-fn short_texts_and_last_windows_count() {
+fn short_texts_and_last_windows_are_counted() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("short.txt"), "def f(x):\n    return x\n").unwrap();
@@ -132,7 +132,7 @@ fn short_texts_and_last_windows_count() {
 }
 
 #[test]
-fn a_leading_token_takes_the_place_of_each_windows_first() {
+fn leading_token_replaces_the_first_of_each_window() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     variant(&at("bos.gguf"), |metadata, _| metadata.set("tokenizer.ggml.add_bos_token", true));
@@ -148,7 +148,7 @@ fn a_leading_token_takes_the_place_of_each_windows_first() {
 }
 
 #[test]
-fn texts_that_are_none_are_refused() {
+fn inputs_that_are_not_texts_are_refused() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     let out = at("u.json");
@@ -163,7 +163,7 @@ fn texts_that_are_none_are_refused() {
 }
 
 #[test]
-fn a_device_that_does_not_exist_lists_those_that_do() {
+fn unknown_device_is_refused_with_the_known_ones() {
     let folder = folder();
     fs::write(folder.path().join("t.txt"), "text").unwrap();
     let mut command = moeslice();
@@ -176,7 +176,7 @@ fn a_device_that_does_not_exist_lists_those_that_do() {
 }
 
 #[test]
-fn layers_for_a_gpu_that_is_not_there_run_on_the_processor_and_say_so() {
+fn gpu_layers_without_gpu_run_on_cpu_with_a_warning() {
     let folder = folder();
     fs::write(folder.path().join("t.txt"), "text").unwrap();
     let mut command = moeslice();
@@ -187,7 +187,7 @@ fn layers_for_a_gpu_that_is_not_there_run_on_the_processor_and_say_so() {
 }
 
 #[test]
-fn a_model_that_llama_cpp_refuses_says_why() {
+fn model_that_llama_cpp_refuses_says_why() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     variant(&at("headless.gguf"), |metadata, _| {
@@ -198,7 +198,7 @@ fn a_model_that_llama_cpp_refuses_says_why() {
 }
 
 #[test]
-fn an_output_in_the_way_is_refused_before_the_model_is_loaded() {
+fn existing_output_is_refused_before_the_model_is_loaded() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     // llama.cpp would refuse this model, but is not even asked.
@@ -212,7 +212,7 @@ fn an_output_in_the_way_is_refused_before_the_model_is_loaded() {
 }
 
 #[test]
-fn llama_cpps_variables_and_short_flags_are_heeded() {
+fn llama_cpp_variables_and_short_flags_are_accepted() {
     let folder = folder();
     fs::write(folder.path().join("t.txt"), text(1500)).unwrap();
     let run = |flags: &[&str], variables: &[(&str, &str)]| {
@@ -242,7 +242,7 @@ fn windows_of_one_token_are_profiled() {
 }
 
 #[test]
-fn nohup_protects_a_profile() {
+fn profile_under_nohup_survives_a_hangup() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("t.txt"), text(usize::MAX).repeat(60)).unwrap();
@@ -258,7 +258,7 @@ fn nohup_protects_a_profile() {
 }
 
 #[test]
-fn a_link_within_a_folder_counts_once() {
+fn link_within_a_folder_counts_once() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     fs::create_dir(at("d")).unwrap();
@@ -270,7 +270,7 @@ fn a_link_within_a_folder_counts_once() {
 
 /// Interrupts are sent until one arrives between the start of the program and its end.
 #[test]
-fn an_interrupt_leaves_nothing_behind() {
+fn interrupted_profile_leaves_nothing_behind() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("t.txt"), text(usize::MAX).repeat(400)).unwrap();
@@ -291,7 +291,7 @@ fn an_interrupt_leaves_nothing_behind() {
 
 #[test]
 #[ignore = "slow: run with scripts/test --all"]
-fn vulkan_counts_differ_from_the_processors_in_few_near_ties() {
+fn vulkan_counts_differ_from_cpu_in_few_near_ties() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     // A text of the kind that the model was trained on: on others its routers are undecided more often.

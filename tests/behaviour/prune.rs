@@ -43,10 +43,10 @@ fn original_ids(path: &Path, layer: u32) -> Vec<u64> {
 }
 
 #[test]
-fn the_most_frequent_experts_stay_with_their_own_bytes() {
+fn prune_keeps_the_most_frequent_experts_with_their_own_bytes() {
     let folder = folder();
     let (usage, out) = (folder.path().join("u.json"), folder.path().join("out.gguf"));
-    // Layer l wakes the experts whose number is l modulo 4 most.
+    // Layer l activates the experts whose number is l modulo 4 most.
     write_usage(&usage, &demo(), |layer, expert| if expert % 4 == layer { 1000 } else { 10 });
     succeeds(&mut prune(&demo(), &usage, "8", &out));
     let (base, pruned) = (Model::open(&demo()).unwrap(), Model::open(&out).unwrap());
@@ -74,7 +74,7 @@ fn the_most_frequent_experts_stay_with_their_own_bytes() {
 }
 
 #[test]
-fn keeping_all_changes_nothing_but_the_provenance() {
+fn keep_all_changes_provenance_only() {
     let folder = folder();
     let (usage, out) = (folder.path().join("u.json"), folder.path().join("out.gguf"));
     write_usage(&usage, &demo(), |_, expert| u64::from(expert) + 1);
@@ -94,7 +94,7 @@ fn keeping_all_changes_nothing_but_the_provenance() {
 }
 
 #[test]
-fn ids_lead_back_through_two_cuts() {
+fn original_ids_survive_two_cuts() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     write_usage(&at("u1.json"), &demo(), |_, expert| if expert >= 16 { 500 } else { 10 });
@@ -118,7 +118,7 @@ fn ids_lead_back_through_two_cuts() {
 }
 
 #[test]
-fn a_k_that_the_model_cannot_keep_is_refused() {
+fn k_that_the_model_cannot_keep_is_refused() {
     let folder = folder();
     let (usage, out) = (folder.path().join("u.json"), folder.path().join("out.gguf"));
     write_usage(&usage, &demo(), |_, expert| u64::from(expert) + 1);
@@ -150,7 +150,7 @@ fn groups_keep_the_same_number_each() {
 }
 
 #[test]
-fn a_usage_of_another_model_is_refused_and_of_another_quantisation_accepted() {
+fn usage_of_another_model_is_refused_and_quantisation_accepted() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     write_usage(&at("u.json"), &demo(), |_, expert| u64::from(expert) + 1);
@@ -178,7 +178,7 @@ fn a_usage_of_another_model_is_refused_and_of_another_quantisation_accepted() {
 }
 
 #[test]
-fn an_edited_usage_is_caught() {
+fn edited_usage_is_refused() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     write_usage(&at("u.json"), &demo(), |_, expert| u64::from(expert) + 1);
@@ -195,7 +195,7 @@ fn an_edited_usage_is_caught() {
 }
 
 #[test]
-fn a_bare_map_is_a_plan_and_each_fault_of_one_is_named() {
+fn bare_map_is_a_plan_and_each_fault_is_named() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     type KeepTarget = BTreeMap<String, Vec<u32>>;
@@ -219,7 +219,7 @@ fn a_bare_map_is_a_plan_and_each_fault_of_one_is_named() {
 }
 
 #[test]
-fn a_usage_in_which_all_experts_are_equal_is_a_misread() {
+fn usage_with_equal_experts_is_refused_as_misread() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     write_usage(&at("u.json"), &demo(), |_, _| 1000);
@@ -228,14 +228,14 @@ fn a_usage_in_which_all_experts_are_equal_is_a_misread() {
 }
 
 #[test]
-fn a_plan_leaves_nothing_to_choose() {
+fn plan_with_selection_flags_is_refused() {
     let folder = folder();
     let mut command = prune_by_plan(&demo(), Path::new("p.json"), &folder.path().join("o.gguf"));
     refuses(command.args(["--score", "weight"]), 2, &["--score", "plan"]);
 }
 
 #[test]
-fn what_would_be_cut_into_a_file_that_does_not_load_is_refused() {
+fn alignment_that_llama_cpp_cannot_load_is_refused_before_the_cut() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     variant(&at("m.gguf"), |metadata, _| metadata.set("general.alignment", 16_u32));
@@ -244,7 +244,7 @@ fn what_would_be_cut_into_a_file_that_does_not_load_is_refused() {
 }
 
 #[test]
-fn a_size_is_kept_to_the_byte() {
+fn size_target_is_met_to_the_byte() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     write_usage(&at("u.json"), &demo(), |_, expert| u64::from(expert) + 1);
@@ -261,7 +261,7 @@ fn a_size_is_kept_to_the_byte() {
 }
 
 #[test]
-fn a_coverage_is_reached_by_the_smallest_k() {
+fn coverage_target_is_reached_by_the_smallest_k() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     write_usage(&at("u.json"), &demo(), |layer, expert| u64::from(expert * (2 * layer + 1) % 32) + 8);

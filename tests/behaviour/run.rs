@@ -12,7 +12,7 @@ fn run(model: &Path, text: &Path, keep: &str, output: &Path) -> assert_cmd::Comm
 }
 
 #[test]
-fn one_command_leaves_a_usage_file_and_a_model_that_runs() {
+fn run_leaves_a_usage_file_and_a_model_that_runs() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     fs::create_dir(at("text")).unwrap();
@@ -38,7 +38,7 @@ fn one_command_leaves_a_usage_file_and_a_model_that_runs() {
 }
 
 #[test]
-fn any_shard_of_a_model_stands_for_the_whole() {
+fn any_shard_stands_for_the_whole_model() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     fs::write(at("t.txt"), fs::read_to_string(repository("corpora/dev/digraph.py")).unwrap()).unwrap();
@@ -56,7 +56,7 @@ fn any_shard_of_a_model_stands_for_the_whole() {
 }
 
 #[test]
-fn what_can_be_refused_is_refused_before_the_model_is_loaded() {
+fn impossible_run_is_refused_before_the_model_is_loaded() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
     // llama.cpp would refuse this model, but is not even asked.

@@ -79,6 +79,9 @@ pub fn variant(path: &Path, change: impl FnOnce(&mut Metadata, &mut Vec<(TensorI
 
 /// A usage file of `model`, a variant or cut of the demo model, in which expert `e` of layer `l` was selected
 /// `count(l, e)` times; the counts of a layer must add up to a number of tokens.
+///
+/// Written as text, without the types that the program reads it with: these tests hold the program to the documented
+/// format. The unit tests build usages of the types in `src/usage/test_usage.rs`, out of reach from here.
 pub fn write_usage(path: &Path, model: &Path, count: impl Fn(u32, u32) -> u64) {
     let inspected: Value =
         serde_json::from_str(&succeeds(moeslice().arg("inspect").arg(model).arg("--json"))).unwrap();

@@ -24,7 +24,7 @@ fn verify(cut: &Path) -> assert_cmd::Command {
 }
 
 #[test]
-fn a_difference_is_named_and_the_rest_are_counted() {
+fn verify_names_the_first_difference_and_counts_the_rest() {
     let folder = with_cut();
     let (cut, bad) = (folder.path().join("cut.gguf"), folder.path().join("bad.gguf"));
     let whole: Value = serde_json::from_str(&succeeds(verify(&cut).arg("--json"))).unwrap();
@@ -63,6 +63,6 @@ fn a_difference_is_named_and_the_rest_are_counted() {
 }
 
 #[test]
-fn a_model_that_was_not_cut_is_no_cut() {
+fn verify_refuses_a_model_that_was_not_cut() {
     refuses(&mut verify(&demo()), 3, &["no id map", "plan"]);
 }

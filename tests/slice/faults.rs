@@ -11,7 +11,7 @@ use crate::child;
 use crate::sample::{Random, Sample, Source, contents, names};
 
 #[test]
-fn a_source_that_shrinks_is_an_error_that_names_the_tensor() {
+fn source_that_shrinks_is_reported_with_the_tensor() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("base.gguf");
     let source = Source::of(Sample::plain(2, 6, 2).write(&path));
@@ -38,7 +38,7 @@ fn a_source_that_shrinks_is_an_error_that_names_the_tensor() {
 }
 
 #[test]
-fn a_source_that_is_written_to_is_an_error() {
+fn source_written_to_meanwhile_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("base.gguf");
     let source = Source::of(Sample::plain(1, 6, 2).write(&path));
@@ -61,7 +61,7 @@ fn a_source_that_is_written_to_is_an_error() {
 }
 
 #[test]
-fn a_folder_that_takes_no_file_is_an_error() {
+fn folder_that_takes_no_file_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let source = Source::of(Sample::plain(1, 6, 2).write(&folder.path().join("base.gguf")));
     let keep = source.random_keep(4, &mut Random(1));
@@ -81,7 +81,7 @@ fn a_folder_that_takes_no_file_is_an_error() {
 }
 
 #[test]
-fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
+fn file_size_limit_is_an_error_and_no_signal() {
     let folder = tempfile::tempdir().unwrap();
     Sample::plain(2, 6, 2).write(&folder.path().join("base.gguf"));
     let before = contents(folder.path());
@@ -94,7 +94,7 @@ fn a_limit_on_the_size_of_files_is_an_error_and_no_signal() {
 }
 
 #[test]
-fn a_full_disk_is_an_error() {
+fn full_disk_is_reported() {
     let folder = tempfile::tempdir().unwrap();
     let model = folder.path().join("base.gguf");
     let source = Source::of(Sample::plain(2, 6, 2).write(&model));

@@ -87,12 +87,12 @@ fn kill_many(shard_bytes: Option<u64>, first: impl Fn(&Path) -> std::path::PathB
 }
 
 #[test]
-fn a_killed_cut_leaves_a_whole_file_or_none() {
+fn killed_cut_leaves_a_whole_file_or_none() {
     kill_many(None, |folder| folder.join("cut.gguf"), 1);
 }
 
 #[test]
-fn a_killed_cut_leaves_all_shards_or_none() {
+fn killed_cut_leaves_all_shards_or_none() {
     let bytes = 5_000_000;
     let folder = tempfile::tempdir().unwrap();
     let source = source(&folder.path().join("base.gguf"));

@@ -70,7 +70,7 @@ fn keep(ids: &[u32]) -> KeptExperts {
 }
 
 #[test]
-fn experts_beyond_4_gib_are_found() {
+fn experts_beyond_4_gib_are_cut_right() {
     let folder = tempfile::tempdir().unwrap();
     // Tensors of 4 GiB, a file of 12.
     let source = Source::of(sparse(&folder.path().join("base.gguf"), 64, 8 * 1024));
@@ -84,7 +84,7 @@ fn experts_beyond_4_gib_are_found() {
 }
 
 #[test]
-fn an_output_may_be_larger_than_4_gib_and_takes_little_memory() {
+fn output_above_4_gib_takes_little_memory() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("base.gguf");
     sparse(&path, 16, 12 * 1024);

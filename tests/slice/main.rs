@@ -8,6 +8,9 @@ mod large;
 mod oracle;
 mod properties;
 mod prune;
+#[path = "../support/random.rs"]
+#[allow(dead_code)] // shared with other binaries
+mod random;
 mod sample;
 mod shards;
 mod verify;

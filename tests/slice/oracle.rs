@@ -1,4 +1,4 @@
-//! What a cut has to be, worked out anew: by lists of names and plain loops over experts, with nothing of the slicer.
+//! What a cut has to be, worked out a second time: by lists of names and plain loops over experts, with nothing of the slicer.
 
 use moeslice::gguf::{Metadata, Model, Tensor, Value};
 use moeslice::moe::KeptExperts;

@@ -104,7 +104,7 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 300, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_damaged_model_is_refused_or_cut_truly(
+    fn damaged_model_is_refused_or_cut_truly(
         sample in 0_usize..4,
         changes in proptest::collection::vec((0.0..1.0_f64, prop_oneof![any::<u8>(), 0_u8..10]), 1..4),
         cut_at in proptest::option::weighted(0.1, 0.0..1.0_f64),
@@ -145,7 +145,7 @@ proptest! {
             1 => sample.write(&folder.path().join("base.gguf")),
             n => {
                 let mut cuts: Vec<usize> =
-                    (1..n).map(|_| random.below(sample.tensors.len() as u64 + 1) as usize).collect();
+                    (1..n).map(|_| random.below(sample.tensors.len() + 1)).collect();
                 cuts.extend([0, sample.tensors.len()]);
                 cuts.sort_unstable();
                 let sizes: Vec<usize> = cuts.windows(2).map(|pair| pair[1] - pair[0]).collect();
@@ -169,7 +169,7 @@ proptest! {
 
         // A cut of the cut leads back to the first model.
         let again = Source::of(pruned);
-        let keep_of_kept = again.random_keep(1 + random.below(u64::from(k)) as u32, &mut random);
+        let keep_of_kept = again.random_keep(1 + random.below(k as usize) as u32, &mut random);
         again.prune(&keep_of_kept, &folder.path().join("again.gguf"), &Options { shards: ShardPolicy::Single, ..options }).unwrap();
         let twice = Model::open(&folder.path().join("again.gguf")).unwrap();
         let verified = verify(&source.model, &twice, None, &mut Silent, Interrupt::NEVER).unwrap();
@@ -177,14 +177,5 @@ proptest! {
             let direct: Vec<u32> = keep_of_kept[layer].iter().map(|&id| keep[layer][id as usize]).collect();
             prop_assert_eq!(ids, direct);
         }
-    }
-}
-
-#[test]
-fn the_seeds_of_the_fuzz_target_can_be_cut() {
-    let folder = std::path::Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds/prune");
-    for seed in std::fs::read_dir(folder).unwrap() {
-        let path = seed.unwrap().path();
-        assert!(fuzzing::prune::cut(&std::fs::read(&path).unwrap()).unwrap(), "{}", path.display());
     }
 }

@@ -11,7 +11,7 @@ use crate::oracle::{self, assert_is_cut, assert_metadata};
 use crate::sample::{Extras, Random, Sample, Source, contents, names};
 
 #[test]
-fn a_cut_has_the_kept_experts_and_all_else() {
+fn cut_has_the_kept_experts_and_all_else() {
     let folder = tempfile::tempdir().unwrap();
     let mut sample = Sample::new("qwen3moe", 3, 12, 2, 1);
     sample.metadata.set("general.alignment", 64_u32);
@@ -52,7 +52,7 @@ fn a_cut_has_the_kept_experts_and_all_else() {
 }
 
 #[test]
-fn keeping_all_changes_nothing_but_the_provenance() {
+fn keep_all_changes_provenance_only() {
     let folder = tempfile::tempdir().unwrap();
     let mut sample = Sample::plain(2, 5, 2);
     sample.metadata.set("general.size_label", "5x1M");
@@ -71,7 +71,7 @@ fn keeping_all_changes_nothing_but_the_provenance() {
 }
 
 #[test]
-fn ids_compose_over_two_cuts() {
+fn original_ids_compose_over_two_cuts() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let mut random = Random(3);
@@ -104,7 +104,7 @@ fn ids_compose_over_two_cuts() {
 }
 
 #[test]
-fn an_unknown_tensor_as_long_as_the_kept_experts_is_no_hindrance() {
+fn unknown_tensor_as_long_as_the_kept_experts_is_copied() {
     let folder = tempfile::tempdir().unwrap();
     let mut sample = Sample::plain(1, 6, 2);
     sample.tensor("blk.0.mystery.weight", &[2, 3], TensorType::F32);
@@ -120,7 +120,7 @@ fn an_unknown_tensor_as_long_as_the_kept_experts_is_no_hindrance() {
 }
 
 #[test]
-fn tables_of_ids_follow_the_experts() {
+fn hash_tables_follow_the_kept_experts() {
     let folder = tempfile::tempdir().unwrap();
     let (n_expert, n_expert_used) = (10, 3);
     let mut sample = Sample::new("deepseek4", 2, n_expert, n_expert_used, 5);
@@ -160,7 +160,7 @@ fn tables_of_ids_follow_the_experts() {
 }
 
 #[test]
-fn a_table_of_ids_that_no_expert_has_is_refused() {
+fn hash_table_with_unknown_expert_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let mut sample = Sample::new("deepseek4", 1, 10, 3, 5);
     sample.key("hash_layer_count", 1_u32);
@@ -194,7 +194,7 @@ fn layers_with_fewer_experts_stay_whole() {
 }
 
 #[test]
-fn the_size_label_follows() {
+fn size_label_follows_the_cut() {
     let folder = tempfile::tempdir().unwrap();
     let mut sample = Sample::plain(1, 8, 2);
     sample.metadata.set("general.size_label", "8x0.2M");
@@ -235,7 +235,7 @@ fn impossible_choices_are_refused_by_name() {
 }
 
 #[test]
-fn the_model_itself_is_never_the_output() {
+fn model_as_its_own_output_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let path = |name: &str| folder.path().join(name);
     let source = Source::of(Sample::plain(1, 4, 2).write(&path("base.gguf")));
@@ -260,7 +260,7 @@ fn bytes_of(source: &Source) -> Vec<u8> {
 }
 
 #[test]
-fn an_existing_output_stays_without_force() {
+fn existing_output_stays_without_force() {
     let folder = tempfile::tempdir().unwrap();
     let source = Source::of(Sample::plain(1, 4, 2).write(&folder.path().join("base.gguf")));
     let keep = source.random_keep(3, &mut Random(1));
@@ -275,7 +275,7 @@ fn an_existing_output_stays_without_force() {
 }
 
 #[test]
-fn an_interrupt_leaves_nothing() {
+fn interrupted_cut_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     let source = Source::of(Sample::plain(2, 6, 2).write(&folder.path().join("base.gguf")));
     let keep = source.random_keep(4, &mut Random(1));
@@ -307,7 +307,7 @@ fn an_interrupt_leaves_nothing() {
 }
 
 #[test]
-fn a_name_left_from_a_shard_loses_its_ending() {
+fn output_name_of_a_shard_loses_its_ending() {
     let folder = tempfile::tempdir().unwrap();
     let source = Source::of(Sample::plain(1, 4, 2).write(&folder.path().join("base.gguf")));
     let keep = source.random_keep(3, &mut Random(1));

@@ -12,41 +12,7 @@ use moeslice::moe::{Experts, Identity, KeptExperts, Provenance};
 use moeslice::progress::Silent;
 use moeslice::slice::{Cut, Options, SliceError, Written, prune};
 
-/// A random number generator that gives the same numbers everywhere.
-pub struct Random(pub u64);
-
-impl Random {
-    pub fn next(&mut self) -> u64 {
-        // SplitMix64.
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    pub fn below(&mut self, n: u64) -> u64 {
-        self.next() % n
-    }
-
-    pub fn bytes(&mut self, n: usize) -> Vec<u8> {
-        let mut bytes: Vec<u8> = (0..n.div_ceil(8)).flat_map(|_| self.next().to_le_bytes()).collect();
-        bytes.truncate(n);
-        bytes
-    }
-
-    /// `k` different numbers below `n`, ascending.
-    pub fn choose(&mut self, k: u32, n: u32) -> Vec<u32> {
-        let mut all: Vec<u32> = (0..n).collect();
-        for i in 0..k as usize {
-            let j = i + self.below((n as usize - i) as u64) as usize;
-            all.swap(i, j);
-        }
-        all.truncate(k as usize);
-        all.sort_unstable();
-        all
-    }
-}
+pub use crate::random::Random;
 
 /// A model in memory.
 #[derive(Clone, Debug)]
@@ -114,7 +80,8 @@ impl Sample {
 
     pub fn tensor(&mut self, name: &str, dims: &[u64], ty: TensorType) -> &mut Self {
         let info = TensorInfo::new(name, dims.to_vec(), ty).unwrap();
-        let data = Random(self.seed ^ (self.tensors.len() as u64) << 32).bytes(info.bytes() as usize);
+        let mut data = vec![0; info.bytes() as usize];
+        Random(self.seed ^ (self.tensors.len() as u64) << 32).fill(&mut data);
         self.tensors.push((info, data));
         self
     }
@@ -125,7 +92,7 @@ impl Sample {
             self.tensor(&format!("blk.{layer}.{name}"), dims, ty);
         };
         add("attn_norm.weight", &[N_EMBD], TensorType::F32);
-        // As large as there are experts, and none of their business.
+        // As long as there are experts, but no part of them.
         add("attn_sinks.weight", &[n], TensorType::F32);
         add("ffn_gate_inp.weight", &[N_EMBD, n], TensorType::F32);
         if extras.fused {
@@ -169,8 +136,8 @@ impl Sample {
         let mut random = Random(99);
         let mut row = || {
             let mut ids = random.choose(n_expert_used, n_expert);
-            // In no order.
-            ids.rotate_left(random.below(u64::from(n_expert_used)) as usize);
+            // In random order.
+            ids.rotate_left(random.below(n_expert_used as usize));
             ids
         };
         let data = (0..N_VOCAB).flat_map(|_| row()).flat_map(u32::to_le_bytes).collect();

@@ -50,7 +50,7 @@ fn shards_stay_shards() {
 }
 
 #[test]
-fn keeping_all_leaves_the_other_shards_identical() {
+fn keep_all_leaves_the_other_shards_identical() {
     let folder = tempfile::tempdir().unwrap();
     let (_, source) = split(folder.path(), &[4, 7, 3]);
     let output = folder.path().join("cut.gguf");
@@ -81,7 +81,7 @@ fn shards_become_one_file() {
 }
 
 #[test]
-fn one_file_becomes_shards_of_a_size() {
+fn single_file_becomes_shards_of_a_size() {
     let folder = tempfile::tempdir().unwrap();
     let mut sample = Sample::plain(2, 6, 2);
     sample.metadata.set("general.alignment", 4096_u32);
@@ -116,7 +116,7 @@ fn one_file_becomes_shards_of_a_size() {
 }
 
 #[test]
-fn metadata_that_leave_no_room_stand_alone() {
+fn metadata_above_the_shard_size_get_a_shard_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let mut sample = Sample::plain(1, 6, 2);
     sample.metadata.set("tokenizer.chat_template", "x".repeat(3 << 20));
@@ -162,7 +162,7 @@ fn one_existing_shard_stops_all() {
 }
 
 #[test]
-fn no_shard_of_the_model_is_an_output() {
+fn shard_of_the_model_as_output_is_refused() {
     let folder = tempfile::tempdir().unwrap();
     let (_, source) = split(folder.path(), &[4, 7, 3]);
     let keep = source.random_keep(4, &mut Random(4));

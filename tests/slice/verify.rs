@@ -53,7 +53,7 @@ impl Pair {
         flip(&self.cut, model.tensor(tensor).unwrap().file_offset + byte);
     }
 
-    /// Writes the cut file anew with other metadata or tensors.
+    /// Writes the cut file again with other metadata or tensors.
     fn rewrite(&self, change: impl FnOnce(&mut Metadata, &mut Vec<(TensorInfo, Vec<u8>)>)) {
         let model = Model::open(&self.cut).unwrap();
         let mut metadata = model.metadata().clone();
@@ -75,12 +75,12 @@ fn flip(path: &Path, position: u64) {
 }
 
 #[test]
-fn a_true_cut_is_found_true() {
+fn verify_accepts_a_true_cut() {
     Pair::new().verify().unwrap();
 }
 
 #[test]
-fn a_byte_of_an_expert_is_found() {
+fn verify_finds_a_changed_byte_of_an_expert() {
     let pair = Pair::new();
     let slab = 256 * 256 / 32 * 34;
     pair.damage("blk.1.ffn_down_exps.weight", 2 * slab + 17);
@@ -105,7 +105,7 @@ fn a_byte_of_an_expert_is_found() {
 }
 
 #[test]
-fn a_byte_of_another_tensor_is_found() {
+fn verify_finds_a_changed_byte_of_another_tensor() {
     let pair = Pair::new();
     for byte in [1000, 2000] {
         pair.damage("token_embd.weight", byte);
@@ -116,7 +116,7 @@ fn a_byte_of_another_tensor_is_found() {
 }
 
 #[test]
-fn padding_has_to_be_zero() {
+fn verify_finds_padding_other_than_zero() {
     let pair = Pair::new();
     pair.damage("rope_freqs.weight", 4 * 19);
     let found = pair.differences();
@@ -125,7 +125,7 @@ fn padding_has_to_be_zero() {
 }
 
 #[test]
-fn the_file_ends_where_it_should() {
+fn verify_finds_a_wrong_file_end() {
     // Without its last padding, and with bytes that belong to nothing.
     for change in [-1_i64, -20, 1, 64] {
         let pair = Pair::new();
@@ -146,7 +146,7 @@ fn the_file_ends_where_it_should() {
 }
 
 #[test]
-fn other_metadata_are_found() {
+fn verify_finds_other_metadata() {
     let key = |key: &str| Where::Metadata { key: key.to_owned() };
     let pair = Pair::new();
     pair.rewrite(|metadata, _| metadata.set("general.name", "another"));
@@ -170,7 +170,7 @@ fn other_metadata_are_found() {
 }
 
 #[test]
-fn an_id_map_that_lies_is_found() {
+fn verify_finds_a_wrong_id_map() {
     let pair = Pair::new();
     // Expert 4 is claimed to be expert 2: the map alone shows other bytes, the plan another map.
     pair.rewrite(|metadata, _| metadata.set("moeslice.expert_ids.0", vec![0_u32, 2, 3, 5]));
@@ -185,7 +185,7 @@ fn an_id_map_that_lies_is_found() {
 }
 
 #[test]
-fn a_foreign_cut_needs_the_plan() {
+fn verify_of_a_foreign_cut_needs_the_plan() {
     let pair = Pair::new();
     pair.rewrite(|metadata, _| {
         let own: Vec<String> =
@@ -203,7 +203,7 @@ fn a_foreign_cut_needs_the_plan() {
 }
 
 #[test]
-fn tensors_that_are_missing_added_or_moved_are_found() {
+fn verify_finds_missing_added_and_moved_tensors() {
     let tensor = |tensor: &str| Where::Tensor { tensor: tensor.to_owned() };
     let pair = Pair::new();
     pair.rewrite(|_, tensors| drop(tensors.remove(0)));
@@ -228,7 +228,7 @@ fn tensors_that_are_missing_added_or_moved_are_found() {
 }
 
 #[test]
-fn another_base_is_found() {
+fn verify_finds_another_base_model() {
     let pair = Pair::new();
     let folder = tempfile::tempdir().unwrap();
     let mut other = Sample::plain(2, 8, 2);
@@ -247,7 +247,7 @@ fn another_base_is_found() {
 }
 
 #[test]
-fn tables_of_ids_are_compared() {
+fn verify_finds_a_changed_hash_table() {
     let folder = tempfile::tempdir().unwrap();
     let mut sample = Sample::new("deepseek4", 1, 10, 3, 5);
     sample.key("hash_layer_count", 1_u32);
@@ -267,7 +267,7 @@ fn tables_of_ids_are_compared() {
 }
 
 #[test]
-fn a_comparison_stops_when_asked() {
+fn verify_stops_when_interrupted() {
     let pair = Pair::new();
     static STOP: AtomicBool = AtomicBool::new(false);
     let pruned = Model::open(&pair.cut).unwrap();

@@ -1,7 +1,7 @@
 //! Numbers that look random and are the same in every run.
 
-/// A stream of numbers (splitmix64).
-pub struct Random(u64);
+/// A stream of numbers (splitmix64), by its seed.
+pub struct Random(pub u64);
 
 impl Random {
     /// The stream that belongs to `seed` and `name`.
@@ -38,7 +38,14 @@ impl Random {
         radius * (std::f32::consts::TAU * self.unit()).cos()
     }
 
-    /// `count` of the numbers `0..n`, each at most once, in no order.
+    /// Fills `bytes`.
+    pub fn fill(&mut self, bytes: &mut [u8]) {
+        for chunk in bytes.chunks_mut(8) {
+            chunk.copy_from_slice(&self.bits().to_le_bytes()[..chunk.len()]);
+        }
+    }
+
+    /// `count` of the numbers `0..n`, each at most once, in random order.
     pub fn some_of(&mut self, n: usize, count: usize) -> Vec<u32> {
         let mut all: Vec<u32> = (0..n as u32).collect();
         for at in 0..count {
@@ -47,5 +54,12 @@ impl Random {
         }
         all.truncate(count);
         all
+    }
+
+    /// `k` of the numbers `0..n`, ascending.
+    pub fn choose(&mut self, k: u32, n: u32) -> Vec<u32> {
+        let mut chosen = self.some_of(n as usize, k as usize);
+        chosen.sort_unstable();
+        chosen
     }
 }

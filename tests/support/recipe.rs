@@ -325,7 +325,7 @@ impl Recipe {
         self.set("attention.sliding_window_pattern", flags(&[true, false, true]))
     }
 
-    /// Layers without attention, told by a head count of 0.
+    /// Layers without attention, marked by a head count of 0.
     fn alternating(&mut self) -> &mut Self {
         self.set("attention.head_count_kv", vec![0_u32, 2, 0])
     }

@@ -59,7 +59,7 @@ impl TinyModel {
         self.tensors.push((info, data));
     }
 
-    /// Gives each tensor whose name ends in one of `endings` another type, its numbers anew.
+    /// Gives each tensor whose name ends in one of `endings` another type, and new numbers.
     pub fn retype(&mut self, endings: &[&str], ty: TensorType) {
         for (info, data) in &mut self.tensors {
             if endings.iter().any(|ending| info.name.ends_with(ending)) {

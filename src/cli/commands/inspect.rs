@@ -300,7 +300,7 @@ mod tests {
     use super::ranges;
 
     #[test]
-    fn numbers_are_shown_as_ranges_or_steps() {
+    fn possible_counts_are_shown_as_ranges_or_steps() {
         assert_eq!(ranges([]), "");
         assert_eq!(ranges([0, 1, 2, 3, 7, 9, 10]), "0-3, 7, 9-10");
         assert_eq!(ranges([8, 16, 24, 32]), "8-32 step 8");

@@ -1,8 +1,10 @@
 //! One file a command: its arguments, and what it does.
 
+pub mod completions;
 #[cfg(feature = "llama")]
 pub mod devices;
 pub mod inspect;
+pub mod man;
 pub mod merge;
 pub mod plan;
 #[cfg(feature = "llama")]

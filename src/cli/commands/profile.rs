@@ -1,7 +1,7 @@
 //! `moeslice profile`: usage of the experts from a model and corpora.
 
 use crate::cli::console::{Console, print};
-use crate::cli::failure::Failure;
+use crate::cli::failure::{Failure, with_hint};
 use crate::cli::flags::llama::LlamaFlags;
 use crate::cli::flags::mtp::{Mtp, MtpFlag};
 use crate::cli::flags::texts::TextFlags;
@@ -71,12 +71,15 @@ fn check_mtp(model: &MoeModel, flag: MtpFlag, console: Console) -> Result<(), Fa
         .iter()
         .find(|layer| layer.kind == LayerKind::Mtp && experts.mtp_that_runs() != Some(layer.layer));
     let Some(layer) = uncounted else { return Ok(()) };
-    let error = PlanError::Mtp { layer: layer.layer, runs: false };
+    let error = anyhow::Error::new(PlanError::Mtp { layer: layer.layer, runs: false });
     match flag.mtp {
-        Some(Mtp::Profile) => Err(Failure::input(anyhow::anyhow!("{}: {error}", model.path().display()))),
+        Some(Mtp::Profile) => Err(Failure::input({
+            let text = format!("{}: {error}", model.path().display());
+            error.context(text)
+        })),
         Some(Mtp::Drop | Mtp::Plan) => Ok(()),
         None => {
-            console.remark(&error.to_string());
+            console.remark(&with_hint(&error));
             Ok(())
         }
     }
@@ -118,7 +121,7 @@ pub fn run_profile(
         lm_head: texts.lm_head,
         mtp: mtp.runs_block(),
     };
-    let profiled = stage(&mut console.progress(), "profiling", Unit::Tokens, |progress| {
+    let profiled = stage(&mut *console.progress(), "profiling", Unit::Tokens, |progress| {
         profile::profile(&loaded, &model.experts, corpora, &options, progress)
     });
     let profiled = profiled.map_err(|error| match error {

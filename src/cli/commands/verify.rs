@@ -46,7 +46,7 @@ pub fn verify(args: &VerifyArgs, console: Console) -> Result<(), Failure> {
         }
     };
     let interrupt = catch_interrupts();
-    let verified = stage(&mut console.progress(), "verifying", Unit::Bytes, |progress| {
+    let verified = stage(&mut *console.progress(), "verifying", Unit::Bytes, |progress| {
         slice::verify(&base.file, &pruned, keep.as_ref(), progress, interrupt)
     });
     let verified = match verified {

@@ -17,6 +17,10 @@ use crate::windows::KvUnified;
 use clap::Args;
 use std::path::Path;
 
+/// Seconds without any progress after which the device is taken to hang: compiling the shaders of a large model on a
+/// slow machine takes minutes, and nothing else does.
+pub const STALL_TIMEOUT: u64 = 600;
+
 /// How llama.cpp runs the model.
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Running the model")]
@@ -91,6 +95,9 @@ pub struct LlamaFlags {
     /// Keep keys and values in the processor's memory (-nkvo)
     #[arg(long, env = "LLAMA_ARG_NO_KV_OFFLOAD", value_parser = always, overrides_with = "kv_offload")]
     pub no_kv_offload: bool,
+    /// Give up when nothing has gone on for so many seconds; 0 waits without limit
+    #[arg(long, value_name = "SECONDS", default_value_t = STALL_TIMEOUT)]
+    pub stall_timeout: u64,
     /// Compute with weights in the processor's memory on the processor alone
     #[arg(long)]
     pub no_op_offload: bool,
@@ -264,7 +271,7 @@ impl LlamaFlags {
         console: Console,
         interrupt: Interrupt,
     ) -> Result<Model, Failure> {
-        let model = stage(&mut console.progress(), "loading", Unit::Percent, |progress| {
+        let model = stage(&mut *console.progress(), "loading", Unit::Percent, |progress| {
             Model::load(backend, path, placement, progress, interrupt)
         });
         let model = model.map_err(|error| match error {

@@ -13,7 +13,7 @@ pub enum Mtp {
     Profile,
     /// Leave the block out of the written file
     Drop,
-    /// KeepTarget the experts of the block that the plan file names
+    /// Keep the experts of the block that the plan file names
     Plan,
 }
 

@@ -140,7 +140,7 @@ impl CutFlags {
         let cut = Cut { model: &model.file, experts: model.written(), keep: &plan.keep, provenance };
 
         let begin = Instant::now();
-        let written = stage(&mut console.progress(), "writing", Unit::Bytes, |progress| {
+        let written = stage(&mut *console.progress(), "writing", Unit::Bytes, |progress| {
             slice::prune(&cut, &self.output, &self.options(interrupt), progress)
         });
         let written = written.map_err(slice_failure)?;
@@ -175,7 +175,7 @@ fn verify(
     interrupt: Interrupt,
 ) -> Result<f64, Failure> {
     let pruned = gguf::Model::open(pruned).map_err(Failure::running)?;
-    let verified = stage(&mut console.progress(), "verifying", Unit::Bytes, |progress| {
+    let verified = stage(&mut *console.progress(), "verifying", Unit::Bytes, |progress| {
         slice::verify(&model.file, &pruned, Some(keep), progress, interrupt)
     });
     verified.map(|verified| verified.duration.as_secs_f64()).map_err(|error| match error {

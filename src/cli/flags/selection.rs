@@ -96,19 +96,22 @@ impl Selection {
     pub fn check_early(&self, model: &MoeModel, keep: &KeepTarget) -> Result<Option<u32>, Failure> {
         let mtp = model.experts.mtp_that_runs();
         let counted = |layer: &ExpertLayer| layer.kind != LayerKind::Mtp || mtp == Some(layer.layer);
-        let of_model = |error: &dyn std::fmt::Display| anyhow::anyhow!("{}: {error}", model.path().display());
+        let of_model = |error: PlanError| {
+            let text = format!("{}: {error}", model.path().display());
+            anyhow::Error::new(error).context(text)
+        };
         if let KeepTarget::Size(limit) = *keep {
             // The texts that a cut notes about its making are not known yet, and small.
             let notes = model.provenance(self.score.name(), &keep.to_string(), Vec::new());
             let size = |k| Ok(model.cut_bytes(k, &notes, ShardPolicy::Keep)?);
             plan::largest_fitting(model.chosen(), limit, &size)
-                .map_err(|error| Failure::Input(of_model(&error)))?;
+                .map_err(|error| Failure::Input(of_model(error)))?;
         }
         plan::check_early(model.chosen(), keep, &self.pins, counted).map_err(|error| match error {
             error @ (PlanError::PinLayer { .. } | PlanError::PinId { .. }) => {
                 Failure::Arguments(error.into())
             }
-            error => Failure::Input(of_model(&error)),
+            error => Failure::Input(of_model(error)),
         })
     }
 

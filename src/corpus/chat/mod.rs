@@ -57,6 +57,7 @@ pub struct RoleSpan {
 
 /// What is wrong with a chat.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ChatError {
     /// A line that holds no conversation.
     #[error("{path}, line {line}: not a conversation: {what}")]
@@ -69,13 +70,13 @@ pub enum ChatError {
         what: String,
     },
     /// There is no template to render with.
-    #[error("{path} holds chats, and the model brings no chat template; give one with --chat-template")]
+    #[error("{path} holds chats, and the model brings no chat template")]
     NoTemplate {
         /// The file.
         path: PathBuf,
     },
     /// The template is not Jinja as we know it.
-    #[error("{origin} cannot be read: {source}; another one can be given with --chat-template")]
+    #[error("{origin} cannot be read: {source}")]
     Template {
         /// Where the template comes from.
         origin: String,

@@ -134,7 +134,7 @@ fn assert_spans(found: &[(String, String)], wanted: &[(&str, &str)]) {
 }
 
 #[test]
-fn the_usual_shapes_give_the_same_text() {
+fn usual_shapes_of_a_conversation_render_alike() {
     let wanted = "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\nHo<|im_end|>\n";
     for line in [
         r#"{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Ho"}]}"#,
@@ -147,7 +147,7 @@ fn the_usual_shapes_give_the_same_text() {
 }
 
 #[test]
-fn lines_are_conversations_and_empty_ones_are_passed_over() {
+fn lines_are_conversations_and_empty_lines_are_skipped() {
     let content = "\r\n[{\"role\":\"user\",\"content\":\"a\"}]\r\n \n[{\"role\":\"user\",\"content\":\"b\"}]";
     let chats = reader(CHATML).read(Path::new("t.jsonl"), content).unwrap();
     let texts: Vec<&str> = chats.iter().map(|chat| chat.text.as_str()).collect();
@@ -156,7 +156,7 @@ fn lines_are_conversations_and_empty_ones_are_passed_over() {
 }
 
 #[test]
-fn what_is_no_conversation_is_named_by_file_and_line() {
+fn invalid_conversation_is_refused_with_file_and_line() {
     let good = r#"[{"role":"user","content":"a"}]"#;
     for (line, what) in [
         ("{", "not JSON"),
@@ -185,32 +185,32 @@ fn what_is_no_conversation_is_named_by_file_and_line() {
 }
 
 #[test]
-fn without_a_template_nothing_is_rendered() {
+fn model_without_template_renders_nothing() {
     let found = ChatReader::default().read(Path::new("t.jsonl"), TALK);
     assert!(matches!(found, Err(ChatError::NoTemplate { .. })), "{found:?}");
 }
 
 #[test]
-fn a_template_that_cannot_be_read_is_named() {
+fn unreadable_template_is_refused_with_its_name() {
     let message = error("{% for %}", TALK);
     assert!(message.starts_with("the test's template cannot be read: "), "{message}");
 }
 
 #[test]
-fn a_template_refuses_in_its_own_words() {
+fn template_exception_is_reported_in_its_own_words() {
     let message = error(TURNS, r#"[{"role":"user","content":"a"},{"role":"user","content":"b"}]"#);
     assert!(message.starts_with("t.jsonl, line 1: the test's template does not render"), "{message}");
     assert!(message.contains("Roles must alternate"), "{message}");
 }
 
 #[test]
-fn a_template_without_an_end_ends() {
+fn endless_template_is_stopped() {
     let loops = "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}{% endfor %}{% endfor %}";
     assert!(error(loops, TALK).contains("fuel"));
 }
 
 #[test]
-fn headers_dates_and_absent_tools() {
+fn template_of_headers_and_date_renders_without_tools() {
     assert_eq!(
         text(HEADERS, TALK),
         "<s><|header|>system<|end|>\n\nToday: 01 Jan 2026\nBe brief.<|eot|><|header|>user<|end|>\n\nHi there<|eot|>\
@@ -219,7 +219,7 @@ fn headers_dates_and_absent_tools() {
 }
 
 #[test]
-fn tools_and_their_calls_are_json_as_python_writes_it() {
+fn tools_and_calls_render_as_python_json() {
     let line = r#"{"tools":[{"name":"f","about":"it's <b> & ü","args":[]}],"messages":[{"role":"user","content":"Hi"}]}"#;
     let wanted = r#"Tools: [{"name": "f", "about": "it's <b> & ü", "args": []}]"#;
     assert!(text(HEADERS, line).contains(wanted), "{}", text(HEADERS, line));
@@ -235,13 +235,13 @@ fn tools_and_their_calls_are_json_as_python_writes_it() {
 }
 
 #[test]
-fn blocks_are_trimmed_as_transformers_sets_them() {
+fn blocks_are_trimmed_as_in_transformers() {
     let template = "{% for m in messages %}\n    {% if m.role == 'user' %}\n{{ m.content }}\n    {% endif %}\n{% endfor %}\n";
     assert_eq!(text(template, TALK), "Hi there\n Who? \n");
 }
 
 #[test]
-fn lines_of_a_template_end_in_a_newline_alone() {
+fn template_with_crlf_renders_plain_newlines() {
     assert_eq!(
         text("{% for m in messages %}\r\n{{ m.content }}\r\n{% endfor %}\r\n", TALK),
         text("{% for m in messages %}\n{{ m.content }}\n{% endfor %}\n", TALK)
@@ -250,21 +250,21 @@ fn lines_of_a_template_end_in_a_newline_alone() {
 }
 
 #[test]
-fn marks_of_what_was_generated_and_loop_controls_are_known() {
+fn generation_marks_and_loop_controls_are_accepted() {
     let template = "{% for m in messages %}{%- if m.role == 'system' -%}{% continue %}{% endif %}\
                     {%- generation -%}[{{ m.content }}]{%- endgeneration -%}{% endfor %}";
     assert_eq!(text(template, TALK), "[Hi there][Hello.][ Who? ]");
 }
 
 #[test]
-fn the_date_is_the_same_on_every_day() {
+fn date_in_template_is_the_same_every_day() {
     let date = |format: &str| text(&format!("{{{{ strftime_now('{format}') }}}}"), TALK);
     assert_eq!(date("%A, %-d %B %Y %H:%M:%S %p %%"), "Thursday, 1 January 2026 00:00:00 AM %");
     assert!(error("{{ strftime_now('%Q') }}", TALK).contains("%Q"));
 }
 
 #[test]
-fn a_message_is_what_it_adds_to_the_conversation() {
+fn message_span_is_what_it_adds_to_the_conversation() {
     assert_spans(
         &by_role(CHATML, TALK, false),
         &[
@@ -284,7 +284,7 @@ fn a_message_is_what_it_adds_to_the_conversation() {
 }
 
 #[test]
-fn a_system_message_that_joins_a_turn_ends_after_its_text() {
+fn system_message_inside_a_turn_ends_after_its_text() {
     assert_spans(
         &by_role(TURNS, TALK, false),
         &[
@@ -297,7 +297,7 @@ fn a_system_message_that_joins_a_turn_ends_after_its_text() {
 }
 
 #[test]
-fn a_message_that_looks_otherwise_when_it_is_the_last_keeps_what_closes_it() {
+fn message_rendered_differently_as_last_keeps_its_closing() {
     let line = r#"[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi"},{"role":"assistant","content":"<think>\nhm\n</think>\n\nHello."},{"role":"tool","content":"one"},{"role":"tool","content":"two"},{"role":"user","content":"So?"},{"role":"assistant","content":"<think>\nah\n</think>\n\nYes."}]"#;
     assert_spans(
         &by_role(THINKING, line, false),
@@ -314,7 +314,7 @@ fn a_message_that_looks_otherwise_when_it_is_the_last_keeps_what_closes_it() {
 }
 
 #[test]
-fn an_answer_takes_the_place_of_the_last_one() {
+fn answer_replaces_the_last_answer() {
     let line = r#"[{"role":"user","content":"Hi"},{"role":"assistant","content":"Ho"}]"#;
     let reader = ChatReader { answer: true, ..reader(CHATML) };
     let chat = reader.read(Path::new("t.jsonl"), line).unwrap().remove(0);

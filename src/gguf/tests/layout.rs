@@ -12,7 +12,7 @@ fn aligned(alignment: u32) -> Metadata {
 }
 
 #[test]
-fn a_file_byte_by_byte() {
+fn written_file_matches_the_format_byte_by_byte() {
     let mut metadata = Metadata::new();
     metadata.set("k", 7_u8);
     let data = vec![0x11; 36];
@@ -32,7 +32,7 @@ fn a_file_byte_by_byte() {
 }
 
 #[test]
-fn alignments_are_honoured() {
+fn layout_follows_every_alignment() {
     for alignment in [1, 8, 64, 4096, 1 << 24] {
         let tensors = [info("a", 9), info("b", 1)];
         let layout = Layout::new(&aligned(alignment), &tensors, alignment.into(), 3).unwrap();
@@ -52,7 +52,7 @@ fn alignments_are_honoured() {
 }
 
 #[test]
-fn both_versions_are_kept() {
+fn version_two_and_three_are_kept() {
     for version in [2, 3] {
         let layout = Layout::new(&Metadata::new(), &[info("a", 8)], 32, version).unwrap();
         let bytes = [layout.header(), &[0; 32]].concat();
@@ -61,13 +61,13 @@ fn both_versions_are_kept() {
 }
 
 #[test]
-fn a_layout_without_tensors_ends_after_its_padding() {
+fn layout_without_tensors_ends_after_its_padding() {
     let layout = Layout::new(&Metadata::new(), &[], 32, 3).unwrap();
     assert_eq!((layout.header().len(), layout.file_bytes()), (32, 32));
 }
 
 #[test]
-fn a_scalar_without_dimensions_gets_one() {
+fn scalar_without_dimensions_gets_one() {
     let bytes = tensor_file(&[tensor("s", &[], 0, 0), tensor("", &[2, 1], 0, 32)], 64);
     let header = fuzzing::gguf::header(&bytes).unwrap();
     assert_eq!((header.tensors[0].dims.as_slice(), header.tensors[0].bytes()), ([1].as_slice(), 4));
@@ -78,7 +78,7 @@ fn a_scalar_without_dimensions_gets_one() {
 }
 
 #[test]
-fn layouts_that_no_reader_takes() {
+fn invalid_layout_is_refused() {
     #[track_caller]
     fn refused(metadata: &Metadata, tensors: &[TensorInfo], alignment: u64, version: u32) -> Malformation {
         let error = Layout::new(metadata, tensors, alignment, version).unwrap_err();
@@ -106,13 +106,13 @@ fn layouts_that_no_reader_takes() {
 }
 
 #[test]
-fn data_of_the_wrong_size_are_refused() {
+fn data_of_wrong_size_are_refused() {
     let error = write_model(&mut Vec::new(), &Metadata::new(), &[(info("a", 2), vec![0; 7])]).unwrap_err();
     assert!(matches!(error, GgufError::DataSize { expected: 8, found: 7, .. }), "{error}");
 }
 
 #[test]
-fn a_writer_that_fails_is_reported() {
+fn failing_writer_is_reported() {
     let mut full = [0_u8; 16];
     let error = write_model(&mut full.as_mut_slice(), &Metadata::new(), &[]).unwrap_err();
     assert!(matches!(error, GgufError::Write { .. }), "{error}");

@@ -4,35 +4,35 @@ use super::*;
 use crate::gguf::ValueType;
 
 #[test]
-fn an_empty_file() {
+fn empty_file_is_refused() {
     assert_eq!(fault(b""), Malformation::Empty);
 }
 
 #[test]
-fn a_file_of_four_bytes() {
+fn file_of_four_bytes_is_refused() {
     assert_eq!(fault(b"GGUF"), Malformation::HeaderTruncated { what: "the version".into(), len: 4 });
     assert_eq!(fault(b"GGU"), Malformation::WrongMagic { magic: b"GGU".to_vec() });
 }
 
 #[test]
-fn an_html_page() {
+fn html_page_is_named() {
     assert_eq!(fault(b"<!DOCTYPE html><html><head><title>Sign in</title>"), Malformation::HtmlPage);
     assert_eq!(fault(b"\xef\xbb\xbf\r\n  <HTML lang=\"en\">"), Malformation::HtmlPage);
 }
 
 #[test]
-fn a_git_lfs_pointer() {
+fn git_lfs_pointer_is_named() {
     let pointer = b"version https://git-lfs.github.com/spec/v1\noid sha256:4d7a\nsize 17179869184\n";
     assert_eq!(fault(pointer), Malformation::LfsPointer);
 }
 
 #[test]
-fn a_download_that_only_reserved_its_space() {
+fn zero_filled_file_is_named() {
     assert_eq!(fault(&[0; 100]), Malformation::ZeroFilled);
 }
 
 #[test]
-fn another_format() {
+fn other_formats_are_named() {
     for (start, format) in [
         (b"PK\x03\x04archive/data.pkl".as_slice(), "a ZIP archive (perhaps a PyTorch checkpoint)"),
         (b"\x1f\x8b\x08\0", "a gzip archive"),
@@ -49,24 +49,24 @@ fn another_format() {
 }
 
 #[test]
-fn a_wrong_magic() {
+fn wrong_magic_is_refused() {
     let mut bytes = head(0, 0);
     bytes[0] = b'\n';
     assert_eq!(fault(&bytes), Malformation::WrongMagic { magic: b"\nGUF".to_vec() });
 }
 
 #[test]
-fn a_big_endian_file() {
+fn big_endian_file_is_named() {
     assert_eq!(fault(b"GGUF\0\0\0\x03\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0\0"), Malformation::BigEndian);
 }
 
 #[test]
-fn version_one() {
+fn version_one_is_refused() {
     assert_eq!(fault(b"GGUF\x01\0\0\0\0\0\0\0\0\0\0\0"), Malformation::VersionOne);
 }
 
 #[test]
-fn versions_that_do_not_exist() {
+fn unknown_versions_are_refused() {
     for version in [0_u8, 4, 99] {
         let bytes = [b"GGUF".as_slice(), &[version, 0, 0, 0], &[0; 16]].concat();
         assert_eq!(fault(&bytes), Malformation::UnknownVersion { version: version.into() });
@@ -74,7 +74,7 @@ fn versions_that_do_not_exist() {
 }
 
 #[test]
-fn more_tensors_than_fit() {
+fn more_tensors_than_fit_are_refused() {
     for declared in [1 << 60, u64::MAX, 3] {
         let bytes = [head(declared, 0).as_slice(), &[0; 71]].concat();
         assert_eq!(fault(&bytes), Malformation::TensorCount { declared, remaining: 71 });
@@ -82,7 +82,7 @@ fn more_tensors_than_fit() {
 }
 
 #[test]
-fn more_entries_than_fit() {
+fn more_entries_than_fit_are_refused() {
     for declared in [1 << 60, u64::MAX, 3] {
         let bytes = [head(0, declared).as_slice(), &[0; 41]].concat();
         assert_eq!(fault(&bytes), Malformation::EntryCount { declared, remaining: 41 });
@@ -90,7 +90,7 @@ fn more_entries_than_fit() {
 }
 
 #[test]
-fn an_end_within_the_header() {
+fn end_within_the_header_is_refused() {
     let whole = [
         head(1, 2).as_slice(),
         &entry("k", 4, b"\x01\0\0\0"),
@@ -118,13 +118,13 @@ fn an_end_within_the_header() {
 }
 
 #[test]
-fn an_empty_key() {
+fn empty_key_is_refused() {
     let bytes = entry_file(&entry("", 4, b"\x01\0\0\0"));
     assert_eq!(fault(&bytes), Malformation::EmptyKey { index: 0 });
 }
 
 #[test]
-fn a_key_that_is_too_long() {
+fn key_that_is_too_long_is_refused() {
     let longest = entry_file(&entry(&"k".repeat(65_535), 0, b"\x01"));
     assert!(fuzzing::gguf::header(&longest).is_ok());
     let bytes = entry_file(&entry(&"k".repeat(65_536), 0, b"\x01"));
@@ -132,25 +132,25 @@ fn a_key_that_is_too_long() {
 }
 
 #[test]
-fn a_key_with_a_nul() {
+fn key_with_nul_is_refused() {
     let bytes = entry_file(&entry("general.alignment\0x", 4, b"\x40\0\0\0"));
     assert_eq!(fault(&bytes), Malformation::KeyWithNul { key: "general.alignment\0x".into() });
 }
 
 #[test]
-fn a_duplicate_key() {
+fn duplicate_key_is_refused() {
     let bytes = [head(0, 2), entry("a\nb", 0, b"\x01"), entry("a\nb", 1, b"\x02")].concat();
     assert_eq!(fault(&bytes), Malformation::DuplicateKey { key: "a\nb".into() });
 }
 
 #[test]
-fn a_key_that_is_not_utf8() {
+fn key_that_is_not_utf8_is_refused() {
     let bytes = [head(0, 1), text(b"k\xff"), vec![0; 5]].concat();
     assert_eq!(fault(&bytes), Malformation::NotUtf8 { what: "the key of metadata entry 0".into() });
 }
 
 #[test]
-fn a_value_that_is_not_utf8() {
+fn value_that_is_not_utf8_is_refused() {
     let bytes = entry_file(&entry("k", 8, &text(b"\xc3\x28")));
     assert_eq!(fault(&bytes), Malformation::NotUtf8 { what: "the value of metadata key \"k\"".into() });
     let elements = [text("fine"), text(b"\x80")].concat();
@@ -159,7 +159,7 @@ fn a_value_that_is_not_utf8() {
 }
 
 #[test]
-fn a_string_longer_than_the_file() {
+fn string_longer_than_the_file_is_refused() {
     for declared in [1 << 63, u64::MAX, 1 << 31, 4] {
         let payload = [declared.to_le_bytes().as_slice(), b"abc"].concat();
         let bytes = entry_file(&entry("k", 8, &payload));
@@ -169,14 +169,14 @@ fn a_string_longer_than_the_file() {
 }
 
 #[test]
-fn a_key_longer_than_the_file() {
+fn key_longer_than_the_file_is_refused() {
     let bytes = [head(0, 1).as_slice(), &(1_u64 << 63).to_le_bytes(), &[0; 6]].concat();
     let what = "the key of metadata entry 0".to_owned();
     assert_eq!(fault(&bytes), Malformation::StringLength { what, declared: 1 << 63, remaining: 6 });
 }
 
 #[test]
-fn an_unknown_value_type() {
+fn unknown_value_type_is_refused() {
     for id in [13, u32::MAX] {
         let bytes = entry_file(&entry("k", id, &[0; 16]));
         assert_eq!(fault(&bytes), Malformation::UnknownValueType { key: "k".into(), id });
@@ -186,13 +186,13 @@ fn an_unknown_value_type() {
 }
 
 #[test]
-fn an_array_of_arrays() {
+fn array_of_arrays_is_refused() {
     let bytes = entry_file(&entry("k", 9, &array(9, 1, &array(0, 1, b"\x01"))));
     assert_eq!(fault(&bytes), Malformation::NestedArray { key: "k".into() });
 }
 
 #[test]
-fn an_array_longer_than_the_file() {
+fn array_longer_than_the_file_is_refused() {
     for (ty, declared) in [(0, 1 << 60), (10, (u64::MAX / 8) + 1), (8, 1 << 40), (4, 3), (8, 2)] {
         let bytes = entry_file(&entry("k", 9, &array(ty, declared, &[0; 11])));
         let key = "k".into();
@@ -201,7 +201,7 @@ fn an_array_longer_than_the_file() {
 }
 
 #[test]
-fn a_bool_that_is_neither() {
+fn bool_other_than_0_or_1_is_refused() {
     let bytes = entry_file(&entry("k", 7, b"\x02"));
     assert_eq!(fault(&bytes), Malformation::InvalidBool { key: "k".into(), byte: 2 });
     let bytes = entry_file(&entry("k", 9, &array(7, 3, b"\x00\x01\xff")));
@@ -209,7 +209,7 @@ fn a_bool_that_is_neither() {
 }
 
 #[test]
-fn an_alignment_of_another_type() {
+fn alignment_of_another_type_is_refused() {
     let bytes = entry_file(&entry("general.alignment", 10, b"\x20\0\0\0\0\0\0\0"));
     assert_eq!(fault(&bytes), Malformation::AlignmentType { found: ValueType::U64 });
     let bytes = entry_file(&entry("general.alignment", 9, &array(4, 1, b"\x20\0\0\0")));
@@ -217,7 +217,7 @@ fn an_alignment_of_another_type() {
 }
 
 #[test]
-fn an_alignment_that_is_no_usable_power_of_two() {
+fn alignment_other_than_a_usable_power_of_two_is_refused() {
     for alignment in [0_u32, 3, 33, 1 << 31, u32::MAX] {
         let bytes = entry_file(&entry("general.alignment", 4, &alignment.to_le_bytes()));
         assert_eq!(fault(&bytes), Malformation::Alignment { alignment: alignment.into() });

@@ -12,7 +12,7 @@ fn tensor_fault(bytes: &[u8]) -> TensorError {
 }
 
 #[test]
-fn a_name_that_is_too_long() {
+fn name_that_is_too_long_is_refused() {
     let longest = "n".repeat(63);
     assert!(fuzzing::gguf::header(&tensor_file(&[tensor(&longest, &[8], 0, 0)], 32)).is_ok());
     let bytes = tensor_file(&[tensor("n".repeat(64), &[8], 0, 0)], 32);
@@ -20,39 +20,39 @@ fn a_name_that_is_too_long() {
 }
 
 #[test]
-fn a_name_longer_than_the_file() {
+fn name_longer_than_the_file_is_refused() {
     let bytes = [head(1, 0).as_slice(), &(1_u64 << 63).to_le_bytes(), &[0; 24]].concat();
     let what = "the name of tensor 0".to_owned();
     assert_eq!(fault(&bytes), Malformation::StringLength { what, declared: 1 << 63, remaining: 24 });
 }
 
 #[test]
-fn a_name_with_a_nul() {
+fn name_with_nul_is_refused() {
     let bytes = tensor_file(&[tensor("a\0b", &[8], 0, 0)], 32);
     assert_eq!(tensor_fault(&bytes), TensorError::NameWithNul { name: "a\0b".into() });
 }
 
 #[test]
-fn a_name_that_is_not_utf8() {
+fn name_that_is_not_utf8_is_refused() {
     let bytes = tensor_file(&[tensor(b"a", &[8], 0, 0), tensor(b"b\xf5", &[8], 0, 32)], 64);
     assert_eq!(fault(&bytes), Malformation::NotUtf8 { what: "the name of tensor 1".into() });
 }
 
 #[test]
-fn a_run_of_zero_bytes_is_no_table() {
+fn tensor_table_of_zero_bytes_is_refused() {
     let bytes = [head(4, 0).as_slice(), &[0; 200]].concat();
     let expected = Malformation::OffsetOverlap { tensor: String::new(), offset: 0, expected: 32 };
     assert_eq!(fault(&bytes), expected);
 }
 
 #[test]
-fn duplicate_names() {
+fn duplicate_name_is_refused() {
     let bytes = tensor_file(&[tensor("a", &[8], 0, 0), tensor("a", &[8], 0, 32)], 64);
     assert_eq!(fault(&bytes), Malformation::DuplicateTensor { tensor: "a".into() });
 }
 
 #[test]
-fn too_many_dimensions() {
+fn too_many_dimensions_are_refused() {
     let bytes = tensor_file(&[tensor("a", &[1; 5], 0, 0)], 32);
     assert_eq!(tensor_fault(&bytes), TensorError::DimensionCount { tensor: "a".into(), dims: 5 });
     let mut bytes = head(1, 0);
@@ -62,13 +62,13 @@ fn too_many_dimensions() {
 }
 
 #[test]
-fn a_dimension_of_zero() {
+fn dimension_of_zero_is_refused() {
     let bytes = tensor_file(&[tensor("a", &[8, 0, 2], 0, 0)], 32);
     assert_eq!(tensor_fault(&bytes), TensorError::ZeroDimension { tensor: "a".into(), dim: 1 });
 }
 
 #[test]
-fn dimensions_whose_product_overflows() {
+fn dimensions_whose_product_overflows_are_refused() {
     for dims in [vec![1 << 32, 1 << 32], vec![1 << 63], vec![u64::MAX], vec![1 << 16; 4], vec![1 << 62, 2]] {
         let bytes = tensor_file(&[tensor("a", &dims, 24, 0)], 32);
         assert_eq!(tensor_fault(&bytes), TensorError::TooManyElements { tensor: "a".into(), dims });
@@ -76,7 +76,7 @@ fn dimensions_whose_product_overflows() {
 }
 
 #[test]
-fn more_bytes_than_can_be_counted() {
+fn tensor_whose_bytes_overflow_is_refused() {
     let dims = vec![1 << 62];
     let bytes = tensor_file(&[tensor("a", &dims, 0, 0)], 32);
     let tensor = "a".into();
@@ -84,7 +84,7 @@ fn more_bytes_than_can_be_counted() {
 }
 
 #[test]
-fn a_row_of_partial_blocks() {
+fn row_of_partial_blocks_is_refused() {
     for (ty, row) in [(TensorType::Q8_0, 31), (TensorType::Q4_K, 128), (TensorType::MXFP4, 48)] {
         let bytes = tensor_file(&[tensor("a", &[row, 256], ty.id(), 0)], 1 << 16);
         assert_eq!(tensor_fault(&bytes), TensorError::PartialBlock { tensor: "a".into(), row, ty });
@@ -92,7 +92,7 @@ fn a_row_of_partial_blocks() {
 }
 
 #[test]
-fn an_element_type_that_is_unknown() {
+fn unknown_tensor_type_is_refused() {
     for id in [44, 1000, u32::MAX] {
         let bytes = tensor_file(&[tensor("a", &[256], id, 0)], 1024);
         let fault_of_type = TypeError::Unknown { id };
@@ -101,7 +101,7 @@ fn an_element_type_that_is_unknown() {
 }
 
 #[test]
-fn an_element_type_that_was_dropped() {
+fn retired_tensor_type_is_refused_by_name() {
     let names = [
         (4, "Q4_2"),
         (5, "Q4_3"),
@@ -120,35 +120,35 @@ fn an_element_type_that_was_dropped() {
 }
 
 #[test]
-fn an_unaligned_offset() {
+fn unaligned_offset_is_refused() {
     let bytes = tensor_file(&[tensor("a", &[8], 0, 0), tensor("b", &[8], 0, 33)], 96);
     let expected = Malformation::OffsetUnaligned { tensor: "b".into(), offset: 33, alignment: 32 };
     assert_eq!(fault(&bytes), expected);
 }
 
 #[test]
-fn overlapping_tensors() {
+fn overlapping_tensors_are_refused() {
     let bytes = tensor_file(&[tensor("a", &[16], 0, 0), tensor("b", &[8], 0, 32)], 96);
     let expected = Malformation::OffsetOverlap { tensor: "b".into(), offset: 32, expected: 64 };
     assert_eq!(fault(&bytes), expected);
 }
 
 #[test]
-fn tensors_out_of_order() {
+fn tensors_out_of_order_are_refused() {
     let bytes = tensor_file(&[tensor("a", &[8], 0, 32), tensor("b", &[8], 0, 0)], 96);
     let expected = Malformation::OffsetGap { tensor: "a".into(), offset: 32, expected: 0 };
     assert_eq!(fault(&bytes), expected);
 }
 
 #[test]
-fn a_hole_between_tensors() {
+fn hole_between_tensors_is_refused() {
     let bytes = tensor_file(&[tensor("a", &[8], 0, 0), tensor("b", &[8], 0, 64)], 96);
     let expected = Malformation::OffsetGap { tensor: "b".into(), offset: 64, expected: 32 };
     assert_eq!(fault(&bytes), expected);
 }
 
 #[test]
-fn sizes_whose_sum_overflows() {
+fn sizes_whose_sum_overflows_are_refused() {
     let half = 1 << 62;
     let tensors = [tensor("a", &[half], 24, 0), tensor("b", &[half], 24, half)];
     assert_eq!(fault(&tensor_file(&tensors, 32)), Malformation::DataOverflow { tensor: "b".into() });
@@ -160,7 +160,7 @@ fn sizes_whose_sum_overflows() {
 }
 
 #[test]
-fn an_end_within_the_data() {
+fn end_within_the_data_is_refused() {
     let tensors = [tensor("a", &[16], 0, 0), tensor("b", &[9], 0, 64), tensor("c", &[8], 0, 128)];
     let whole = tensor_file(&tensors, 160);
     assert!(fuzzing::gguf::header(&whole).is_ok());
@@ -175,7 +175,7 @@ fn an_end_within_the_data() {
 }
 
 #[test]
-fn shards_joined_end_to_end() {
+fn shards_joined_end_to_end_are_refused() {
     let one = tensor_file(&[tensor("a", &[9], 0, 0)], 64);
     let position = one.len() as u64;
     assert_eq!(fault(&[one.clone(), one.clone()].concat()), Malformation::JoinedShards { position });

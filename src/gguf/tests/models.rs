@@ -32,7 +32,7 @@ fn small_model() -> Vec<u8> {
 }
 
 #[test]
-fn a_model_of_one_file() {
+fn model_of_one_file_is_opened_and_read() {
     let bytes = small_model();
     let (_dir, path) = saved(&bytes);
     let model = Model::open(&path).unwrap();
@@ -54,7 +54,7 @@ fn a_model_of_one_file() {
 }
 
 #[test]
-fn reading_outside_a_tensor_is_refused() {
+fn read_outside_a_tensor_is_refused() {
     let (_dir, path) = saved(&small_model());
     let model = Model::open(&path).unwrap();
     let a = model.tensor("a").unwrap();
@@ -65,7 +65,7 @@ fn reading_outside_a_tensor_is_refused() {
 }
 
 #[test]
-fn a_file_that_shrinks_in_use_is_an_error_with_file_and_tensor() {
+fn file_that_shrinks_in_use_is_reported_with_file_and_tensor() {
     let (_dir, path) = saved(&small_model());
     let model = Model::open(&path).unwrap();
     let b = model.tensor("b").unwrap();
@@ -79,7 +79,7 @@ fn a_file_that_shrinks_in_use_is_an_error_with_file_and_tensor() {
 }
 
 #[test]
-fn only_the_padding_of_the_last_tensor_may_be_missing() {
+fn missing_bytes_are_refused_except_last_padding() {
     let bytes = small_model();
     let (_dir, path) = saved(&bytes[..bytes.len() - 24]);
     assert!(Model::open(&path).is_ok());
@@ -98,7 +98,7 @@ fn bytes_after_the_data_are_ignored() {
 }
 
 #[test]
-fn what_is_no_regular_file_is_refused() {
+fn path_that_is_not_a_regular_file_is_refused() {
     let dir = TempDir::new().unwrap();
     for path in [dir.path(), "/dev/zero".as_ref()] {
         let error = Model::open(path).unwrap_err();
@@ -109,7 +109,7 @@ fn what_is_no_regular_file_is_refused() {
 }
 
 #[test]
-fn a_file_without_architecture() {
+fn file_without_architecture_is_refused_on_use() {
     let (_dir, path) = saved(&tensor_file(&[tensor("a", &[8], 0, 0)], 32));
     let model = Model::open(&path).unwrap();
     assert!(matches!(model.architecture(), Err(GgufError::NoArchitecture { .. })));
@@ -119,7 +119,7 @@ fn a_file_without_architecture() {
 }
 
 #[test]
-fn a_tensor_above_2_gib_in_a_file_above_4_gib() {
+fn tensor_above_2_gib_in_a_file_above_4_gib_is_read() {
     use std::os::unix::fs::FileExt;
 
     // 3 GiB + 2 GiB, sparse on disk.

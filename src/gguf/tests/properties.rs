@@ -72,7 +72,7 @@ proptest! {
     #![proptest_config(ProptestConfig { failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_file_read_and_laid_out_again_is_the_same((layout, bytes) in file()) {
+    fn file_read_and_laid_out_again_is_identical((layout, bytes) in file()) {
         let header = fuzzing::gguf::header(&bytes).expect("what was laid out is accepted");
         prop_assert_eq!(&header.tensors, layout.tensors());
         let again = Layout::new(&header.metadata, &header.tensors, header.alignment, header.version).unwrap();
@@ -81,7 +81,7 @@ proptest! {
     }
 
     #[test]
-    fn a_changed_file_never_panics(
+    fn changed_file_never_panics(
         (_, mut bytes) in file(),
         changes in vec((any::<prop::sample::Index>(), any::<u8>()), 1..8),
     ) {
@@ -93,7 +93,7 @@ proptest! {
     }
 
     #[test]
-    fn a_number_replaced_by_an_extreme_one_never_panics(
+    fn extreme_number_never_panics(
         (layout, mut bytes) in file(),
         at in any::<prop::sample::Index>(),
         number in prop_oneof![
@@ -106,7 +106,7 @@ proptest! {
     }
 
     #[test]
-    fn a_file_cut_anywhere_is_refused_or_lacks_only_padding(
+    fn truncated_file_is_refused_or_lacks_only_padding(
         (layout, mut bytes) in file(),
         at in any::<prop::sample::Index>(),
     ) {

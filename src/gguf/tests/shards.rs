@@ -95,7 +95,7 @@ fn any_shard_opens_the_whole_model() {
 }
 
 #[test]
-fn a_merged_file_stands_alone() {
+fn merged_file_stands_alone() {
     let mut split = Split::new();
     for count in [0_u16, 1] {
         split.set(1, "split.count", count);
@@ -105,7 +105,7 @@ fn a_merged_file_stands_alone() {
 }
 
 #[test]
-fn a_missing_shard_is_named() {
+fn missing_shard_is_named() {
     let split = Split::new();
     split.write();
     fs::remove_file(split.path(2)).unwrap();
@@ -115,7 +115,7 @@ fn a_missing_shard_is_named() {
 }
 
 #[test]
-fn a_truncated_shard_is_named() {
+fn truncated_shard_is_named() {
     let split = Split::new();
     split.write();
     let file = fs::File::options().write(true).open(split.path(2)).unwrap();
@@ -128,7 +128,7 @@ fn a_truncated_shard_is_named() {
 }
 
 #[test]
-fn a_renamed_shard_is_refused() {
+fn renamed_shard_is_refused() {
     let split = Split::new();
     split.write();
     for name in
@@ -146,7 +146,7 @@ fn a_renamed_shard_is_refused() {
 }
 
 #[test]
-fn shards_that_changed_their_names_are_refused() {
+fn shard_under_another_name_is_refused() {
     let split = Split::new();
     split.write();
     fs::copy(split.path(2), split.path(1)).unwrap();
@@ -159,7 +159,7 @@ fn shards_that_changed_their_names_are_refused() {
 }
 
 #[test]
-fn a_shard_of_another_model_is_refused() {
+fn shard_of_another_model_is_refused() {
     for (key, value) in [
         ("split.count", OwnedValue::U16(4)),
         ("split.tensors.count", OwnedValue::I32(9)),
@@ -174,7 +174,7 @@ fn a_shard_of_another_model_is_refused() {
 }
 
 #[test]
-fn a_shard_without_its_number_is_refused() {
+fn shard_without_its_number_is_refused() {
     for (shard, given) in [(0, 0), (2, 0)] {
         let mut split = Split::new();
         split.shards[shard].0.remove("split.no");
@@ -185,7 +185,7 @@ fn a_shard_without_its_number_is_refused() {
 }
 
 #[test]
-fn a_number_beyond_the_count_is_refused() {
+fn shard_number_beyond_the_count_is_refused() {
     let mut split = Split::new();
     split.set(1, "split.no", 3_u16);
     assert!(matches!(split.fault(1).0, ShardFault::IndexRange { index: 3, count: 3 }));
@@ -209,7 +209,7 @@ fn split_keys_of_another_type_are_refused() {
 }
 
 #[test]
-fn a_tensor_in_two_shards_is_refused() {
+fn tensor_in_two_shards_is_refused() {
     let mut split = Split::new();
     split.shards[2].1 = vec!["b"];
     let (fault, shard) = split.fault(0);
@@ -220,7 +220,7 @@ fn a_tensor_in_two_shards_is_refused() {
 }
 
 #[test]
-fn another_number_of_tensors_is_refused() {
+fn wrong_number_of_tensors_is_refused() {
     for (declared, kept) in [(4, vec!["c"]), (-1, vec!["c"]), (3, vec![])] {
         let mut split = Split::new();
         for shard in 0..3 {
@@ -238,7 +238,7 @@ fn another_number_of_tensors_is_refused() {
 }
 
 #[test]
-fn names_of_shards() {
+fn shard_names_are_made_and_read_back() {
     let path = shard_path(Path::new("/models/a.b"), 1, 13);
     assert_eq!(path, Path::new("/models/a.b-00002-of-00013.gguf"));
     assert_eq!(parse_shard_name(&path), Some(("/models/a.b".into(), 1, 13)));

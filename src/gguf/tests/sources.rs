@@ -79,7 +79,7 @@ fn absurd_counts_are_refused_after_one_chunk() {
 }
 
 #[test]
-fn lengths_beyond_what_llama_cpp_reads_are_refused_even_if_the_file_is_that_long() {
+fn lengths_above_the_limits_of_llama_cpp_are_refused_even_in_long_files() {
     let over = (1_u64 << 30) + 1;
     let fault = |mut bytes: Vec<u8>| {
         bytes.resize(200, 0);
@@ -98,7 +98,7 @@ fn lengths_beyond_what_llama_cpp_reads_are_refused_even_if_the_file_is_that_long
 }
 
 #[test]
-fn a_header_of_absurd_size_is_refused_before_it_is_read() {
+fn header_of_absurd_size_is_refused_before_it_is_read() {
     let mut bytes = entry_file(&entry("k", 9, &array(10, 1 << 28, b"")));
     bytes.resize(200, 0);
     let probe = Probe::new(bytes, 1 << 40);
@@ -108,7 +108,7 @@ fn a_header_of_absurd_size_is_refused_before_it_is_read() {
 }
 
 #[test]
-fn a_source_that_shrinks_while_it_is_read() {
+fn source_that_shrinks_while_read_is_refused() {
     let header = header_of(1000);
     let cut = header.len() as u64 - 10;
     let probe = Probe::new(header[..cut as usize].to_vec(), 1 << 30);
@@ -120,7 +120,7 @@ fn a_source_that_shrinks_while_it_is_read() {
 }
 
 #[test]
-fn a_source_that_cannot_be_read() {
+fn source_that_fails_to_read_is_reported() {
     for fail_from in [0, 70_000] {
         let probe = Probe { fail_from, ..Probe::new(header_of(100_000), 1 << 30) };
         let error = probe.parse().unwrap_err();

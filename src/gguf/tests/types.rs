@@ -1,7 +1,7 @@
 use crate::gguf::{TensorError, TensorInfo, TensorType, TypeError};
 
 #[test]
-fn ids_and_types_belong_together() {
+fn tensor_type_ids_round_trip() {
     let known: Vec<u32> = TensorType::all().map(TensorType::id).collect();
     assert!(known.is_sorted());
     assert_eq!(known.len(), 36);
@@ -15,7 +15,7 @@ fn ids_and_types_belong_together() {
 }
 
 #[test]
-fn a_type_prints_its_name() {
+fn tensor_type_prints_its_name() {
     assert_eq!(
         format!("{}/{:?}/{:>6}", TensorType::Q4_K, TensorType::IQ2_XXS, TensorType::F32),
         "Q4_K/IQ2_XXS/   F32"
@@ -23,7 +23,7 @@ fn a_type_prints_its_name() {
 }
 
 #[test]
-fn rows_are_whole_blocks() {
+fn row_bytes_want_whole_blocks() {
     assert_eq!(TensorType::Q8_0.row_bytes(64), Some(68));
     assert_eq!(TensorType::Q6_K.row_bytes(512), Some(420));
     assert_eq!(TensorType::F16.row_bytes(3), Some(6));
@@ -32,7 +32,7 @@ fn rows_are_whole_blocks() {
 }
 
 #[test]
-fn sizes_of_a_tensor() {
+fn tensor_size_follows_shape_and_type() {
     let info = TensorInfo::new("blk.0.ffn_up_exps.weight", vec![2048, 768, 128], TensorType::Q4_K).unwrap();
     assert_eq!(info.elements(), 2048 * 768 * 128);
     assert_eq!(info.bytes(), 2048 / 256 * 144 * 768 * 128);
@@ -40,7 +40,7 @@ fn sizes_of_a_tensor() {
 }
 
 #[test]
-fn a_changed_shape_never_panics() {
+fn changed_shape_never_panics() {
     let mut info = TensorInfo::new("a", vec![8, 2], TensorType::F32).unwrap();
     info.dims = vec![u64::MAX, u64::MAX];
     assert_eq!((info.elements(), info.bytes(), info.outermost()), (u64::MAX, u64::MAX, u64::MAX));

@@ -2,11 +2,11 @@ use crate::moe::test_model::TestModel;
 use crate::moe::{CountLimit, Experts};
 
 fn experts(architecture: &'static str, n: u32, used: u32, groups: Option<(u32, u32)>) -> Experts {
-    let mut fixture = TestModel::plain(architecture, 2, n, used);
+    let mut model = TestModel::plain(architecture, 2, n, used);
     if let Some((count, used)) = groups {
-        fixture.key("expert_group_count", count).key("expert_group_used_count", used);
+        model.key("expert_group_count", count).key("expert_group_used_count", used);
     }
-    fixture.read().expect("a model with experts")
+    model.read().expect("a model with experts")
 }
 
 fn limit(experts: &Experts, k: u32) -> CountLimit {
@@ -14,7 +14,7 @@ fn limit(experts: &Experts, k: u32) -> CountLimit {
 }
 
 #[test]
-fn from_what_a_token_goes_to_up_to_all() {
+fn possible_counts_reach_from_used_count_to_all() {
     let experts = experts("qwen3moe", 31, 3, None);
     assert_eq!(limit(&experts, 0), CountLimit::Zero);
     assert_eq!(limit(&experts, 2), CountLimit::BelowUsed { used: 3 });
@@ -35,16 +35,16 @@ fn from_what_a_token_goes_to_up_to_all() {
 }
 
 #[test]
-fn the_largest_used_count_of_a_layer_counts() {
-    let mut fixture = TestModel::plain("qwen3moe", 3, 8, 1);
-    fixture.key("expert_used_count", vec![5_u32, 2, 2]);
-    let experts = fixture.read().expect("a model with experts");
+fn possible_counts_start_at_the_largest_used_count_of_a_layer() {
+    let mut model = TestModel::plain("qwen3moe", 3, 8, 1);
+    model.key("expert_used_count", vec![5_u32, 2, 2]);
+    let experts = model.read().expect("a model with experts");
     assert_eq!(experts.n_expert_used, 5);
     assert_eq!(experts.possible_counts(), [5, 6, 7, 8]);
 }
 
 #[test]
-fn groups_keep_the_same_number_each() {
+fn possible_counts_split_evenly_over_groups() {
     let experts = experts("bailingmoe2", 32, 6, Some((8, 2)));
     assert_eq!(limit(&experts, 7), CountLimit::GroupCount { groups: 8 });
     assert_eq!(limit(&experts, 8), CountLimit::GroupCount { groups: 8 });
@@ -58,27 +58,27 @@ fn groups_keep_the_same_number_each() {
 }
 
 #[test]
-fn a_group_keeps_two() {
+fn group_keeps_at_least_two() {
     let experts = experts("deepseek2", 12, 1, Some((3, 2)));
     assert_eq!(limit(&experts, 3), CountLimit::GroupCount { groups: 3 });
     assert_eq!(experts.possible_counts(), [6, 9, 12]);
 }
 
 #[test]
-fn one_group_limits_nothing_but_wants_two_experts() {
+fn single_group_only_wants_two_experts() {
     let experts = experts("deepseek2", 5, 1, Some((1, 1)));
     assert_eq!(limit(&experts, 1), CountLimit::GroupCount { groups: 1 });
     assert_eq!(experts.possible_counts(), [2, 3, 4, 5]);
 }
 
 #[test]
-fn a_router_of_its_own_passes_groups_by() {
+fn router_that_ignores_groups_allows_counts_beyond_their_reach() {
     let experts = experts("kolibri1", 32, 6, Some((8, 2)));
     assert_eq!(experts.possible_counts(), [16, 24, 32]);
 }
 
 #[test]
-fn llama4_is_another_model_at_128() {
+fn llama4_refuses_counts_from_or_to_128() {
     let from = experts("llama4", 128, 1, None);
     assert!(matches!(limit(&from, 64), CountLimit::SpecialCount { count: 128, .. }));
     assert_eq!(from.possible_counts(), [128]);
@@ -90,7 +90,7 @@ fn llama4_is_another_model_at_128() {
 }
 
 #[test]
-fn what_cannot_be_cut_stays_whole() {
+fn model_that_cannot_be_cut_allows_all_only() {
     let refact = experts("refact", 4, 2, None);
     assert!(matches!(limit(&refact, 3), CountLimit::Refused { .. }));
     assert_eq!(refact.possible_counts(), [4]);

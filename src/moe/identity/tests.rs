@@ -5,24 +5,24 @@ use crate::gguf::{Model, TensorType, shard_path};
 use crate::moe::Identity;
 use crate::moe::test_model::TestModel;
 
-fn of(fixture: &TestModel) -> Identity {
-    let opened = fixture.open();
+fn of(model: &TestModel) -> Identity {
+    let opened = model.open();
     Identity::of(&opened.model, &opened.experts()).expect("an identity")
 }
 
 /// The same model in two shards, the second of which begins at tensor `at`.
-fn of_split(fixture: &TestModel, at: usize) -> Identity {
+fn of_split(model: &TestModel, at: usize) -> Identity {
     let folder = TempDir::new().expect("a folder for temporary files");
     let prefix = folder.path().join("model");
-    for (no, tensors) in [&fixture.tensors[..at], &fixture.tensors[at..]].into_iter().enumerate() {
-        let mut shard = fixture.clone();
+    for (no, tensors) in [&model.tensors[..at], &model.tensors[at..]].into_iter().enumerate() {
+        let mut shard = model.clone();
         if no > 0 {
             shard.metadata = crate::gguf::Metadata::new();
         }
         shard.tensors = tensors.to_vec();
         shard.metadata.set("split.no", crate::gguf::OwnedValue::U16(no as u16));
         shard.metadata.set("split.count", crate::gguf::OwnedValue::U16(2));
-        shard.metadata.set("split.tensors.count", fixture.tensors.len() as i32);
+        shard.metadata.set("split.tensors.count", model.tensors.len() as i32);
         shard.write(&shard_path(&prefix, no as u16, 2));
     }
     let model = Model::open(&shard_path(&prefix, 1, 2)).expect("a split model");
@@ -31,47 +31,47 @@ fn of_split(fixture: &TestModel, at: usize) -> Identity {
 }
 
 #[test]
-fn a_split_and_a_merged_copy_are_the_same_model() {
-    let fixture = TestModel::plain("qwen3moe", 3, 4, 2);
-    let whole = of(&fixture);
-    for at in [0, 1, 7, fixture.tensors.len() - 1] {
-        assert_eq!(of_split(&fixture, at), whole, "split at {at}");
+fn split_and_merged_copies_have_one_identity() {
+    let model = TestModel::plain("qwen3moe", 3, 4, 2);
+    let whole = of(&model);
+    for at in [0, 1, 7, model.tensors.len() - 1] {
+        assert_eq!(of_split(&model, at), whole, "split at {at}");
     }
-    let mut merged = fixture.clone();
+    let mut merged = model.clone();
     merged.metadata.set("split.count", crate::gguf::OwnedValue::U16(0));
     assert_eq!(of(&merged), whole);
 }
 
 #[test]
-fn another_quantisation_has_the_same_routers() {
-    let fixture = TestModel::plain("qwen3moe", 2, 4, 2);
-    let mut other = fixture.clone();
+fn other_quantisation_has_the_same_router_hash() {
+    let model = TestModel::plain("qwen3moe", 2, 4, 2);
+    let mut other = model.clone();
     for (info, data) in &mut other.tensors {
         if info.name.ends_with("_exps.weight") {
             info.ty = TensorType::F16;
             data.truncate(data.len() / 2);
         }
     }
-    let (one, other) = (of(&fixture), of(&other));
+    let (one, other) = (of(&model), of(&other));
     assert_eq!(one.router_hash, other.router_hash);
     assert_ne!(one.fingerprint, other.fingerprint);
 }
 
 #[test]
-fn another_model_has_other_routers() {
-    let fixture = TestModel::plain("qwen3moe", 2, 4, 2);
-    let mut other = fixture.clone();
+fn other_model_has_another_router_hash() {
+    let model = TestModel::plain("qwen3moe", 2, 4, 2);
+    let mut other = model.clone();
     let router = other.tensors.iter_mut().rfind(|(info, _)| info.name.ends_with("ffn_gate_inp.weight"));
     *router.expect("a router").1.last_mut().expect("some bytes") ^= 1;
-    let (one, other) = (of(&fixture), of(&other));
+    let (one, other) = (of(&model), of(&other));
     assert_ne!(one.router_hash, other.router_hash);
     assert_eq!(one.fingerprint, other.fingerprint, "the fingerprint is over the header alone");
 }
 
 #[test]
-fn metadata_names_shapes_and_order_are_part_of_the_fingerprint() {
-    let fixture = TestModel::plain("qwen3moe", 2, 4, 2);
-    let whole = of(&fixture).fingerprint;
+fn fingerprint_depends_on_metadata_names_shapes_and_order() {
+    let model = TestModel::plain("qwen3moe", 2, 4, 2);
+    let whole = of(&model).fingerprint;
     let changes: [fn(&mut TestModel); 4] = [
         |f| f.metadata.set("general.name", "another"),
         |f| f.tensors.swap(1, 2),
@@ -79,17 +79,17 @@ fn metadata_names_shapes_and_order_are_part_of_the_fingerprint() {
         |f| f.tensors[0].0.dims.swap(0, 1),
     ];
     for (at, change) in changes.into_iter().enumerate() {
-        let mut other = fixture.clone();
+        let mut other = model.clone();
         change(&mut other);
         assert_ne!(of(&other).fingerprint, whole, "change {at}");
     }
 }
 
 #[test]
-fn the_router_hash_is_what_its_description_says() {
-    let fixture = TestModel::plain("qwen3moe", 2, 4, 2);
+fn router_hash_matches_its_description() {
+    let model = TestModel::plain("qwen3moe", 2, 4, 2);
     let mut hash = Sha256::new();
-    for (info, data) in &fixture.tensors {
+    for (info, data) in &model.tensors {
         if info.name.ends_with("ffn_gate_inp.weight") {
             hash.update((info.name.len() as u64).to_le_bytes());
             hash.update(&info.name);
@@ -98,7 +98,7 @@ fn the_router_hash_is_what_its_description_says() {
         }
     }
     let hex: String = hash.finalize().iter().map(|byte| format!("{byte:02x}")).collect();
-    let identity = of(&fixture);
+    let identity = of(&model);
     assert_eq!(identity.router_hash, format!("sha256:{hex}"));
     assert_eq!((identity.n_layer, identity.n_expert, identity.n_expert_used), (2, 4, 2));
     assert_eq!(identity.expert_layers, [0, 1]);
@@ -107,11 +107,11 @@ fn the_router_hash_is_what_its_description_says() {
 #[test]
 fn routers_above_the_chunk_size_are_hashed_whole() {
     let wide = |change: usize| {
-        let mut fixture = TestModel::new("qwen3moe", 1, 4, 2);
-        fixture.part(0, "ffn_gate_inp.weight", &[100_000, 4]);
-        fixture.part(0, "ffn_up_exps.weight", &[6, 5, 4]).part(0, "ffn_down_exps.weight", &[5, 6, 4]);
-        fixture.tensors[1].1[change] ^= 1;
-        of(&fixture).router_hash
+        let mut model = TestModel::new("qwen3moe", 1, 4, 2);
+        model.part(0, "ffn_gate_inp.weight", &[100_000, 4]);
+        model.part(0, "ffn_up_exps.weight", &[6, 5, 4]).part(0, "ffn_down_exps.weight", &[5, 6, 4]);
+        model.tensors[1].1[change] ^= 1;
+        of(&model).router_hash
     };
     assert_ne!(wide(0), wide(1_599_999));
     assert_ne!(wide(1 << 20), wide((1 << 20) - 1));

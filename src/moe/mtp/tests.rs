@@ -4,14 +4,14 @@ use crate::moe::{Identity, KeptExperts, LayerKind, MoeError, Provenance, PrunedS
 
 /// Four blocks, the last of them one of multi-token prediction.
 fn model() -> TestModel {
-    let mut fixture = TestModel::plain("glm4moe", 4, 8, 2);
-    fixture.part(3, "nextn.eh_proj.weight", &[12, 6]);
-    fixture.key("nextn_predict_layers", 1_u32);
-    fixture
+    let mut model = TestModel::plain("glm4moe", 4, 8, 2);
+    model.part(3, "nextn.eh_proj.weight", &[12, 6]);
+    model.key("nextn_predict_layers", 1_u32);
+    model
 }
 
-fn refusal(fixture: &TestModel) -> String {
-    let opened = fixture.open();
+fn refusal(model: &TestModel) -> String {
+    let opened = model.open();
     let error = opened.experts().without_mtp(&opened.model).expect_err("the block stays");
     assert!(matches!(error, MoeError::MtpStays { layer: 3 | 0, .. }), "{error}");
     error.to_string()
@@ -26,15 +26,15 @@ fn shape(model: &Model, k: u32) -> PrunedShape {
 }
 
 #[test]
-fn the_last_blocks_are_left_out_with_their_metadata() {
-    let mut fixture = model();
-    fixture
+fn mtp_blocks_are_left_out_with_their_metadata() {
+    let mut model = model();
+    model
         .key("expert_used_count", vec![2_u32, 2, 2, 5])
         .key("swiglu_clamp_exp", vec![1.0_f32, 2.0, 3.0, 4.0])
         .key("attention.sliding_window_pattern", vec![true, false, true, false])
         .key("rope.dimension_sections", vec![8_i32, 4, 4, 0])
         .key("attention.indexer.types", vec![true, true, true]);
-    let opened = fixture.open();
+    let opened = model.open();
     let trunk = opened.experts().without_mtp(&opened.model).expect("blocks that can be left out");
     assert_eq!((trunk.n_layer, trunk.n_mtp, trunk.mtp_dropped, trunk.n_expert_used), (3, 0, 1, 2));
     assert!(trunk.layers.iter().all(|layer| layer.kind == LayerKind::Trunk));
@@ -57,41 +57,41 @@ fn the_last_blocks_are_left_out_with_their_metadata() {
 }
 
 #[test]
-fn a_model_without_such_blocks_stays_what_it_is() {
+fn model_without_mtp_blocks_stays_unchanged() {
     let opened = TestModel::plain("glm4moe", 2, 8, 2).open();
     assert_eq!(opened.experts().without_mtp(&opened.model).expect("nothing to do"), opened.experts());
     assert!(!Provenance::says_mtp_dropped(&shape(&opened.model, 4).metadata));
 }
 
 #[test]
-fn a_second_cut_hands_the_note_on() {
-    let mut fixture = TestModel::plain("glm4moe", 2, 8, 2);
-    fixture.metadata.set("moeslice.mtp", "dropped");
-    assert!(Provenance::says_mtp_dropped(&shape(&fixture.open().model, 4).metadata));
+fn second_cut_keeps_the_note_of_dropped_mtp() {
+    let mut model = TestModel::plain("glm4moe", 2, 8, 2);
+    model.metadata.set("moeslice.mtp", "dropped");
+    assert!(Provenance::says_mtp_dropped(&shape(&model.open().model, 4).metadata));
 }
 
 #[test]
-fn the_ids_of_a_block_are_left_out_of_the_id_map() {
-    let mut fixture = model();
-    fixture.metadata.set("moeslice.expert_count_original", 16_u32);
+fn id_map_leaves_out_ids_of_mtp_blocks() {
+    let mut model = model();
+    model.metadata.set("moeslice.expert_count_original", 16_u32);
     for layer in 0..4_u32 {
         let ids: Vec<u32> = (layer..layer + 8).collect();
-        fixture.metadata.set(&format!("moeslice.expert_ids.{layer}"), ids);
+        model.metadata.set(&format!("moeslice.expert_ids.{layer}"), ids);
     }
-    let shape = shape(&fixture.open().model, 4);
+    let shape = shape(&model.open().model, 4);
     assert_eq!(shape.ids.layers().map(|(layer, _)| layer).collect::<Vec<_>>(), [0, 1, 2]);
     assert_eq!(shape.ids.layer(2), Some([2, 3, 4, 5].as_slice()));
     assert!(!shape.metadata.contains("moeslice.expert_ids.3"));
 }
 
 #[test]
-fn shards_count_the_tensors_that_are_left() {
+fn shards_count_the_remaining_tensors() {
     let folder = tempfile::tempdir().expect("a folder");
-    let fixture = model();
-    let all = fixture.tensors.len();
-    let (first, second) = fixture.tensors.split_at(all - 3);
+    let model = model();
+    let all = model.tensors.len();
+    let (first, second) = model.tensors.split_at(all - 3);
     for (index, tensors) in [first, second].into_iter().enumerate() {
-        let mut metadata = fixture.metadata.clone();
+        let mut metadata = model.metadata.clone();
         metadata.set("split.no", index as u16);
         metadata.set("split.count", 2_u16);
         metadata.set("split.tensors.count", all as i32);
@@ -111,24 +111,24 @@ fn shards_count_the_tensors_that_are_left() {
 }
 
 #[test]
-fn what_may_belong_to_a_block_and_is_not_known_is_refused() {
+fn unknown_entry_that_may_belong_to_mtp_is_refused() {
     let with = |change: fn(&mut TestModel)| {
-        let mut fixture = model();
-        change(&mut fixture);
-        refusal(&fixture)
+        let mut model = model();
+        change(&mut model);
+        refusal(&model)
     };
-    let text = with(|fixture| {
-        fixture.key("surprise", vec![1_u32; 4]);
+    let text = with(|model| {
+        model.key("surprise", vec![1_u32; 4]);
     });
     assert!(text.contains("glm4moe.surprise has 4 entries"), "{text}");
-    let text = with(|fixture| {
-        fixture.key("ple.layers", vec![3_u32]);
+    let text = with(|model| {
+        model.key("ple.layers", vec![3_u32]);
     });
     assert!(text.contains("glm4moe.ple.layers names layer 3"), "{text}");
-    let text = with(|fixture| fixture.metadata.set("general.list", vec!["blk.1.x", "blk.3.ffn_up.weight"]));
+    let text = with(|model| model.metadata.set("general.list", vec!["blk.1.x", "blk.3.ffn_up.weight"]));
     assert!(text.contains("general.list names its tensor blk.3.ffn_up.weight"), "{text}");
-    let text = with(|fixture| {
-        fixture.key("nextn_predict_layers", 4_u32);
+    let text = with(|model| {
+        model.key("nextn_predict_layers", 4_u32);
     });
     assert!(text.contains("no other block has experts"), "{text}");
     let mut stranger = TestModel::plain("qwen3moe", 4, 8, 2);

@@ -5,7 +5,7 @@ fn part(part: &str) -> Axis {
 }
 
 #[test]
-fn every_expert_name_has_its_role() {
+fn expert_names_have_their_roles() {
     let expected = [
         ("ffn_gate_inp.weight", Role::RouterWeight, 1),
         ("ffn_gate_inp.bias", Role::RouterBias, 0),
@@ -34,12 +34,12 @@ fn every_expert_name_has_its_role() {
 }
 
 #[test]
-fn the_expert_names_can_be_searched() {
+fn expert_names_are_sorted_for_search() {
     assert!(EXPERT.is_sorted_by(|a, b| a.0 < b.0));
 }
 
 #[test]
-fn a_name_is_matched_whole() {
+fn similar_names_are_not_expert_names() {
     for name in [
         "ffn_gate_inp_shexp.weight",
         "ffn_gate_inp.scale",
@@ -69,7 +69,7 @@ fn a_name_is_matched_whole() {
 }
 
 #[test]
-fn what_llama_does_not_load_is_unknown() {
+fn names_that_llama_cpp_does_not_load_are_unknown() {
     for name in [
         "ffn_gate_up_exps.scale",
         "ffn_gate_up_exps.bias",
@@ -105,7 +105,7 @@ fn hash_tables_chunks_and_single_experts_are_told_apart() {
 }
 
 #[test]
-fn only_blocks_have_experts() {
+fn names_outside_blocks_have_no_experts() {
     for name in ["token_embd.weight", "output.weight", "rope_freqs.weight", "enc.blk.0.attn_q.weight"] {
         assert_eq!(classify(name), Axis::Other, "{name}");
     }
@@ -125,7 +125,7 @@ fn only_blocks_have_experts() {
 }
 
 #[test]
-fn no_name_has_two_classes() {
+fn names_have_one_class_each() {
     for (at, stem) in OTHER.iter().enumerate() {
         assert!(!OTHER[..at].contains(stem), "{stem} is listed twice");
         for ending in ENDINGS.iter().chain(&[""]) {

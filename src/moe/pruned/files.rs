@@ -10,6 +10,7 @@ use crate::gguf::{
 
 /// Into which files a pruned model is written.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
+#[non_exhaustive]
 pub enum ShardPolicy {
     /// As the source: one file from one, the same tensors in each of several shards.
     #[default]

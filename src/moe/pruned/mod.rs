@@ -18,6 +18,7 @@ const SIZE_LABEL_KEY: &str = "general.size_label";
 
 /// Why a pruned model cannot be laid out.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum PrunedError {
     /// The choice of experts is not possible.
     #[error(transparent)]
@@ -53,8 +54,6 @@ pub struct PrunedShape {
     pub tensors: Vec<TensorInfo>,
     /// Where each of them comes from: its index into [`Model::tensors`].
     pub sources: Vec<usize>,
-    /// `{arch}.expert_count` of the pruned model.
-    pub n_expert: u32,
     /// The original ids of the experts that stay.
     pub ids: IdMap,
     shards: Vec<files::Shard>,
@@ -100,7 +99,7 @@ impl PrunedShape {
             }
         }
         let metadata = shards.first().map(|shard| shard.metadata.clone()).unwrap_or_default();
-        Ok(Self { metadata, tensors, sources, n_expert, ids, shards })
+        Ok(Self { metadata, tensors, sources, ids, shards })
     }
 
     /// The shape when `k` experts of each layer stay, whichever: sizes depend on their number alone.

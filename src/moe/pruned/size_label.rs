@@ -6,7 +6,7 @@
 /// elements of the tensors that stay.
 ///
 /// A label that counts experts, `128x1.8B`, gets the new number: the part behind the `x` is the size of what is not
-/// an expert together with one expert, which a cut leaves alone. In every other label the total is stated anew from
+/// an expert together with one expert, which a cut leaves alone. In every other label the total is computed from
 /// the parameters that are left; a part that tells the active parameters (`30B-A3B`) stays, since a token still goes
 /// to as many experts.
 pub(super) fn relabel(label: &str, n_expert: u32, k: u32, parameters: u64) -> String {
@@ -43,7 +43,7 @@ mod tests {
     use super::*;
 
     #[test]
-    fn labels_stay_true() {
+    fn size_label_follows_the_number_of_experts() {
         let cases = [
             ("128x1.8B", 128, 96, 1, "96x1.8B"),
             ("8x7B", 8, 6, 1, "6x7B"),

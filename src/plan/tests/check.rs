@@ -1,4 +1,5 @@
 use super::*;
+use crate::json::DocumentError;
 use crate::moe::{Identity, KeptError, KeptExperts};
 use crate::usage::ModelMatch;
 use std::path::Path;
@@ -30,7 +31,7 @@ fn fault(text: &str, experts: &Experts) -> KeptError {
 }
 
 #[test]
-fn a_bare_map_in_any_order_is_a_plan() {
+fn bare_map_in_any_order_is_a_plan() {
     let plan = read(r#"{"4": [0, 1, 2], "1": [7, 0, 3], "2": [5, 6, 7]}"#).unwrap();
     assert_eq!(plan.keep[1], [0, 3, 7]);
     assert_eq!(plan.k, 3);
@@ -71,7 +72,7 @@ fn each_fault_is_refused_with_layer_and_value() {
 }
 
 #[test]
-fn what_is_no_plan_is_refused_when_it_is_read() {
+fn file_that_is_not_a_plan_is_refused_when_read() {
     for (text, part) in [
         (r#"{"1": [0], "1": [1]}"#, "\"1\" occurs twice"),
         (r#"{"1": [0], "01": [1]}"#, "\"01\" is not a key"),
@@ -87,7 +88,7 @@ fn what_is_no_plan_is_refused_when_it_is_read() {
         ("", "EOF"),
     ] {
         let error = read(text).unwrap_err();
-        assert!(matches!(error, PlanFileError::Parse { .. }), "{text}: {error}");
+        assert!(matches!(error, PlanFileError::Document(DocumentError::Parse { .. })), "{text}: {error}");
         let message = error.to_string();
         assert!(message.starts_with(PLAN) && message.contains(part), "{text}: {message}");
     }
@@ -100,7 +101,7 @@ fn whole() -> Plan {
 }
 
 #[test]
-fn extra_and_missing_fields_and_other_versions_are_refused() {
+fn extra_or_missing_fields_and_other_versions_are_refused() {
     let edit = |edit: fn(&mut serde_json::Value)| {
         let mut value = serde_json::to_value(whole()).unwrap();
         edit(&mut value);
@@ -116,7 +117,7 @@ fn extra_and_missing_fields_and_other_versions_are_refused() {
 }
 
 #[test]
-fn a_stated_k_is_that_of_the_lists() {
+fn stated_k_other_than_that_of_the_lists_is_refused() {
     let mut plan = whole();
     plan.k = 3;
     let error = check(&plan, &model()).unwrap_err();
@@ -125,7 +126,7 @@ fn a_stated_k_is_that_of_the_lists() {
 }
 
 #[test]
-fn a_plan_for_another_model_is_refused_and_for_another_quantisation_remarked() {
+fn plan_for_another_model_is_refused_and_quantisation_remarked() {
     let mut plan = whole();
     assert_eq!(check(&plan, &model()).unwrap(), ModelMatch::Same);
     plan.source.as_mut().unwrap().fingerprint = "sha256:q4".into();
@@ -136,7 +137,7 @@ fn a_plan_for_another_model_is_refused_and_for_another_quantisation_remarked() {
 }
 
 #[test]
-fn groups_keep_the_same_number_each() {
+fn groups_of_unequal_counts_are_refused() {
     let model = grouped(experts("deepseek2", 2, &[(0, 8)]), 2, 1);
     assert_eq!(KeptExperts::from([(0, vec![0, 3, 4, 7])]).check(&model), Ok(4));
     assert_eq!(
@@ -147,7 +148,7 @@ fn groups_keep_the_same_number_each() {
 }
 
 #[test]
-fn a_layer_with_fewer_experts_stays_whole() {
+fn layer_with_fewer_experts_stays_whole() {
     let model = experts("nemotron_h_moe", 1, &[(1, 8), (3, 4)]);
     let lists = |first: u32, second: u32| {
         KeptExperts::from([(1, (0..first).collect()), (3, (0..second).collect())]).check(&model)

@@ -5,7 +5,7 @@ fn pins(text: &str) -> Pins {
 }
 
 #[test]
-fn the_highest_scores_stay_in_ascending_order() {
+fn highest_scores_stay_in_ascending_order() {
     let model = experts("qwen3moe", 1, &[(0, 5), (3, 5)]);
     let scores = scores(&[(0, &[1.0, 9.0, 3.0, 7.0, 5.0]), (3, &[5.0, 4.0, 3.0, 2.0, 1.0])]);
     let choice = choose(&model, &scores, 3, &Pins::default()).unwrap();
@@ -14,7 +14,7 @@ fn the_highest_scores_stay_in_ascending_order() {
 }
 
 #[test]
-fn ties_at_the_cut_go_by_gate_weight_then_lower_id_and_are_counted() {
+fn ties_at_the_cut_go_by_gate_weight_then_lower_id() {
     let model = experts("qwen3moe", 1, &[(0, 5), (1, 5), (2, 5), (3, 5)]);
     let mut scores = scores(&[
         (0, &[2.0, 2.0, 9.0, 2.0, 1.0]), // three at the cut, the weight decides
@@ -33,7 +33,7 @@ fn ties_at_the_cut_go_by_gate_weight_then_lower_id_and_are_counted() {
 }
 
 #[test]
-fn every_group_keeps_the_same_number() {
+fn groups_keep_the_same_number_each() {
     let model = grouped(experts("deepseek2", 2, &[(0, 8)]), 2, 1);
     let scores = scores(&[(0, &[1.0, 2.0, 4.0, 3.0, 9.0, 8.0, 7.0, 7.0])]);
     let choice = choose(&model, &scores, 6, &Pins::default()).unwrap();
@@ -43,7 +43,7 @@ fn every_group_keeps_the_same_number() {
 }
 
 #[test]
-fn an_architecture_that_ignores_groups_is_cut_without_them() {
+fn architecture_that_ignores_groups_is_cut_without_them() {
     let ignoring =
         crate::arch::architectures().iter().find(|row| !row.groups && row.refuse.is_none()).unwrap();
     let model = grouped(experts(ignoring.architecture, 1, &[(0, 8)]), 2, 1);
@@ -52,7 +52,7 @@ fn an_architecture_that_ignores_groups_is_cut_without_them() {
 }
 
 #[test]
-fn a_layer_with_no_more_than_k_experts_stays_whole_and_needs_no_counts() {
+fn layer_of_at_most_k_experts_stays_whole_without_counts() {
     let model = experts("nemotron_h_moe", 1, &[(1, 8), (3, 4), (5, 6)]);
     let scores =
         scores(&[(1, &[1.0, 2.0, 3.0, 4.0, 5.0, 6.0, 7.0, 8.0]), (5, &[6.0, 5.0, 4.0, 3.0, 2.0, 1.0])]);
@@ -62,7 +62,7 @@ fn a_layer_with_no_more_than_k_experts_stays_whole_and_needs_no_counts() {
 }
 
 #[test]
-fn a_layer_that_was_never_reached_is_an_error_and_an_mtp_layer_another() {
+fn layer_never_reached_is_refused_and_mtp_layer_apart() {
     let scores = scores(&[(0, &[1.0, 2.0, 3.0, 4.0])]);
     let model = experts("glm4moe", 1, &[(0, 4), (7, 4)]);
     let error = choose(&model, &scores, 2, &Pins::default()).unwrap_err();
@@ -74,7 +74,7 @@ fn a_layer_that_was_never_reached_is_an_error_and_an_mtp_layer_another() {
 }
 
 #[test]
-fn a_usage_of_other_shape_is_refused() {
+fn usage_of_another_shape_is_refused() {
     let model = experts("qwen3moe", 1, &[(0, 4)]);
     let error = choose(&model, &scores(&[(0, &[1.0; 3])]), 2, &Pins::default()).unwrap_err();
     assert!(matches!(error, PlanError::ExpertCount { layer: 0, counted: 3, n_expert: 4 }), "{error}");
@@ -83,7 +83,7 @@ fn a_usage_of_other_shape_is_refused() {
 }
 
 #[test]
-fn pinned_experts_stay_whatever_their_score() {
+fn pinned_experts_stay_at_any_score() {
     let model = experts("qwen3moe", 1, &[(0, 5), (1, 5)]);
     let values: &[f64] = &[5.0, 4.0, 3.0, 2.0, 1.0];
     let choice = choose(&model, &scores(&[(0, values), (1, values)]), 3, &pins("1:4, 1:0")).unwrap();
@@ -91,7 +91,7 @@ fn pinned_experts_stay_whatever_their_score() {
 }
 
 #[test]
-fn pins_that_do_not_fit_are_refused_with_layer_and_number() {
+fn pins_that_do_not_fit_are_refused_with_layer_and_count() {
     let model = experts("qwen3moe", 1, &[(0, 5), (2, 5)]);
     let values: &[f64] = &[5.0, 4.0, 3.0, 2.0, 1.0];
     let layers = scores(&[(0, values), (2, values)]);
@@ -115,7 +115,7 @@ fn pins_are_read_and_printed() {
 }
 
 #[test]
-fn what_the_model_alone_forbids_is_refused_before_a_profile() {
+fn choice_that_the_model_forbids_is_refused_without_a_profile() {
     let model = with_mtp(experts("glm4moe", 2, &[(0, 8), (1, 8)]));
     let early = |keep: &str, text: &str, mtp: bool| {
         let pins = if text.is_empty() { Pins::default() } else { pins(text) };

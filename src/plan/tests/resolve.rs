@@ -29,7 +29,7 @@ fn planner<'a>(usage: &'a Usage, experts: &'a Experts) -> Planner<'a> {
 }
 
 #[test]
-fn coverage_is_kept_selections_over_all_of_the_worst_layer() {
+fn coverage_is_that_of_the_worst_layer() {
     let (usage, model) = (usage(), experts("qwen3moe", 1, &[(0, 4), (1, 4)]));
     let planner = planner(&usage, &model);
     let keep = planner.choose(2).unwrap().keep;
@@ -42,7 +42,7 @@ fn coverage_is_kept_selections_over_all_of_the_worst_layer() {
 }
 
 #[test]
-fn a_corpus_without_tokens_has_no_coverage_and_holds_nothing_up() {
+fn corpus_without_tokens_never_limits_coverage() {
     let usage = test_usage::usage(1, &[("a", 3), ("b", 0)], &[(0, &[(&[2, 1], None), (&[0, 0], None)])]);
     let model = experts("qwen3moe", 1, &[(0, 2)]);
     let found = planner(&usage, &model).coverage(&[(0, vec![0])].into());
@@ -51,7 +51,7 @@ fn a_corpus_without_tokens_has_no_coverage_and_holds_nothing_up() {
 }
 
 #[test]
-fn coverage_gives_the_smallest_k_of_all_together_or_of_each() {
+fn coverage_target_gives_the_smallest_k() {
     let (usage, model) = (usage(), experts("qwen3moe", 1, &[(0, 4), (1, 4)]));
     let planner = planner(&usage, &model);
     let k = |text: &str| planner.resolve(&text.parse().unwrap(), &no_size).unwrap();
@@ -63,7 +63,7 @@ fn coverage_gives_the_smallest_k_of_all_together_or_of_each() {
 }
 
 #[test]
-fn a_decimal_share_that_is_met_exactly_is_met() {
+fn decimal_share_met_exactly_is_met() {
     for (hits, all) in [(98u64, 100u64), (7, 10), (29, 100), (57, 100), (981, 1000), (333, 1000)] {
         let usage = test_usage::usage(1, &[("a", all)], &[(0, &[(&[hits, all - hits, 0], None)])]);
         let model = experts("qwen3moe", 1, &[(0, 3)]);
@@ -76,7 +76,7 @@ fn a_decimal_share_that_is_met_exactly_is_met() {
 }
 
 #[test]
-fn pins_raise_the_smallest_k_that_coverage_may_give() {
+fn pins_raise_the_smallest_k_of_coverage() {
     let (usage, model) = (usage(), experts("qwen3moe", 1, &[(0, 4), (1, 4)]));
     let pins = "0:2,0:3".parse().unwrap();
     let planner = Planner::new(&usage, &model, Score::Frequency, &Blend::Tokens, &pins).unwrap();
@@ -86,7 +86,7 @@ fn pins_raise_the_smallest_k_that_coverage_may_give() {
 }
 
 #[test]
-fn size_gives_the_largest_k_that_fits() {
+fn size_target_gives_the_largest_k_that_fits() {
     let (usage, model) = (usage(), experts("qwen3moe", 2, &[(0, 4), (1, 4)]));
     let planner = planner(&usage, &model);
     let size = |k: u32| Ok(100 + 10 * u64::from(k));
@@ -104,7 +104,7 @@ fn size_gives_the_largest_k_that_fits() {
 }
 
 #[test]
-fn size_tries_possible_numbers_alone_and_few_of_them() {
+fn size_target_tries_few_and_only_possible_counts() {
     let model = grouped(experts("deepseek2", 8, &[(0, 256)]), 8, 4);
     let asked = RefCell::new(vec![]);
     let size = |k: u32| {
@@ -118,7 +118,7 @@ fn size_tries_possible_numbers_alone_and_few_of_them() {
 }
 
 #[test]
-fn a_layer_of_the_usage_without_tokens_was_never_reached() {
+fn usage_layer_without_tokens_is_refused_as_never_reached() {
     let usage = test_usage::usage(1, &[("a", 3)], &[(0, &[(&[2, 1], None)]), (1, &[(&[0, 0], None)])]);
     let model = experts("qwen3moe", 1, &[(0, 2), (1, 2)]);
     let error = planner(&usage, &model).choose(1).unwrap_err();
@@ -126,7 +126,7 @@ fn a_layer_of_the_usage_without_tokens_was_never_reached() {
 }
 
 #[test]
-fn a_plan_says_what_is_kept_and_why() {
+fn plan_says_what_is_kept_and_why() {
     let (usage, model) = (usage(), experts("qwen3moe", 1, &[(0, 4), (1, 4)]));
     let identity = Identity {
         architecture: "qwen3moe".into(),
@@ -185,7 +185,7 @@ proptest! {
     /// Whatever the counts: the number that coverage gives reaches the share and the next smaller one does not, and
     /// the kept sets grow with k.
     #[test]
-    fn coverage_is_minimal_and_sets_are_nested(
+    fn coverage_k_is_minimal_and_kept_sets_are_nested(
         counts in proptest::collection::vec(proptest::collection::vec(0u64..50, 12), 1..4),
         share in 0.01f64..=1.0,
         groups in prop_oneof![Just(1u32), Just(2), Just(4)],

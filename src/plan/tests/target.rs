@@ -46,7 +46,7 @@ fn sizes_are_exact() {
 }
 
 #[test]
-fn what_is_none_of_the_forms_is_refused_with_the_forms() {
+fn unknown_form_is_refused_with_the_known_forms() {
     for (text, why) in [
         ("", "none of what"),
         ("+5", "none of what"),
@@ -79,7 +79,7 @@ fn what_is_none_of_the_forms_is_refused_with_the_forms() {
 }
 
 #[test]
-fn percent_rounds_up_and_then_up_to_what_the_model_allows() {
+fn percent_rounds_up_to_a_possible_count() {
     let plain = experts("qwen3moe", 2, &[(0, 10)]);
     let count = |experts: &Experts, percent| KeepTarget::Percent(percent).count(experts).unwrap();
     for (percent, k) in [
@@ -101,7 +101,7 @@ fn percent_rounds_up_and_then_up_to_what_the_model_allows() {
 }
 
 #[test]
-fn decimal_percentages_of_every_size_do_not_round_up_by_chance() {
+fn decimal_percentages_never_round_up_by_float_error() {
     // tenths of a percent that give a whole number of experts
     for n in [7u32, 60, 96, 128, 160, 224, 256, 384, 512, 1000, 1024] {
         let model = experts("qwen3moe", 1, &[(0, n)]);
@@ -114,7 +114,7 @@ fn decimal_percentages_of_every_size_do_not_round_up_by_chance() {
 }
 
 #[test]
-fn a_count_is_held_against_the_model() {
+fn count_target_is_checked_against_the_model() {
     let model = experts("qwen3moe", 4, &[(0, 32)]);
     let limit = |k| match KeepTarget::Count(k).count(&model).unwrap_err() {
         PlanError::Keep(error) => error.limit,
@@ -130,7 +130,7 @@ fn a_count_is_held_against_the_model() {
 }
 
 #[test]
-fn a_model_that_cannot_be_cut_is_refused_for_every_target_but_all() {
+fn model_that_cannot_be_cut_refuses_every_target_but_all() {
     let model = experts("grovemoe", 2, &[(0, 8)]);
     for keep in ["7", "75%", "coverage:0.9", "size:1GiB"] {
         let error = keep.parse::<KeepTarget>().unwrap().count(&model).unwrap_err();

@@ -10,6 +10,7 @@ use super::VerifyError;
 /// The place of a difference.
 #[derive(Clone, Debug, PartialEq, Eq, Serialize)]
 #[serde(tag = "kind", rename_all = "snake_case")]
+#[non_exhaustive]
 pub enum Where {
     /// A metadata entry.
     Metadata {

@@ -20,6 +20,7 @@ pub use difference::{Difference, Differences, Where};
 
 /// What was compared and found the same.
 #[derive(Clone, Debug, PartialEq, Eq)]
+#[non_exhaustive]
 pub struct Verified {
     /// Tensors of the pruned model.
     pub tensors: u64,
@@ -35,6 +36,7 @@ pub struct Verified {
 
 /// Why a pruned model was not found to be true.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum VerifyError {
     /// One of the models could not be read.
     #[error(transparent)]

@@ -8,7 +8,7 @@ use std::path::{Path, PathBuf};
 use super::error::FileError;
 use super::folder::folder_of;
 use super::leftovers::remove_leftovers;
-use super::rename::{rename_new, sync_folder};
+use super::rename::{rename_new, sync_file, sync_folder};
 use super::staging::{self, Kind};
 use super::{journal, space};
 
@@ -18,6 +18,19 @@ const MAX_LINKS: usize = 40;
 /// A file that is being written under a hidden name beside its target.
 ///
 /// [`commit`](Self::commit) makes it visible. Dropped before, it is gone, and the target is as it was.
+///
+/// ```
+/// # let folder = tempfile::tempdir()?;
+/// use moeslice::sys::AtomicFile;
+///
+/// let path = folder.path().join("notes.txt");
+/// let file = AtomicFile::create(&path, false)?;
+/// file.write_all_at(b"whole", 0)?;
+/// assert!(!path.exists());
+/// file.commit()?;
+/// assert_eq!(std::fs::read(&path)?, b"whole");
+/// # Ok::<(), Box<dyn std::error::Error>>(())
+/// ```
 #[derive(Debug)]
 pub struct AtomicFile {
     file: File,
@@ -118,7 +131,7 @@ impl AtomicFile {
 
     /// Brings everything to the disk.
     pub fn sync(&self) -> Result<(), FileError> {
-        self.file.sync_all().map_err(|error| self.write_error(error))
+        sync_file(&self.file).map_err(|error| self.write_error(error))
     }
 
     /// Brings everything to the disk, then makes the file visible in one step.

@@ -16,7 +16,7 @@ fn write(target: &Path, bytes: &[u8], replace: bool) -> AtomicFile {
 }
 
 #[test]
-fn a_file_becomes_visible_with_its_commit() {
+fn file_becomes_visible_at_commit() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("a");
     let file = write(&target, b"new", false);
@@ -27,14 +27,14 @@ fn a_file_becomes_visible_with_its_commit() {
 }
 
 #[test]
-fn a_dropped_file_leaves_nothing() {
+fn dropped_file_leaves_nothing() {
     let folder = tempfile::tempdir().unwrap();
     drop(write(&folder.path().join("a"), b"new", false));
     assert!(names(folder.path()).is_empty());
 }
 
 #[test]
-fn an_existing_file_stays_unless_it_is_to_be_replaced() {
+fn existing_file_stays_unless_replacement_is_asked() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("a");
     fs::write(&target, b"old").unwrap();
@@ -47,7 +47,7 @@ fn an_existing_file_stays_unless_it_is_to_be_replaced() {
 }
 
 #[test]
-fn a_file_that_appears_meanwhile_is_not_overwritten() {
+fn file_that_appears_meanwhile_is_not_overwritten() {
     let folder = tempfile::tempdir().unwrap();
     let target = folder.path().join("a");
     let file = write(&target, b"new", false);
@@ -58,7 +58,7 @@ fn a_file_that_appears_meanwhile_is_not_overwritten() {
 }
 
 #[test]
-fn a_link_stays_a_link() {
+fn link_stays_a_link() {
     let folder = tempfile::tempdir().unwrap();
     let (disk, here) = (folder.path().join("disk"), folder.path().join("here"));
     fs::create_dir(&disk).unwrap();
@@ -73,7 +73,7 @@ fn a_link_stays_a_link() {
 }
 
 #[test]
-fn folders_and_missing_folders_are_refused() {
+fn folder_and_missing_folder_are_refused() {
     let folder = tempfile::tempdir().unwrap();
     let error = AtomicFile::create(folder.path(), true).unwrap_err();
     assert!(matches!(error, FileError::NotAFile { .. }), "{error}");
@@ -89,7 +89,7 @@ fn folders_and_missing_folders_are_refused() {
 }
 
 #[test]
-fn more_than_the_disk_has_is_refused_with_the_numbers() {
+fn file_larger_than_free_space_is_refused_with_both_sizes() {
     let folder = tempfile::tempdir().unwrap();
     let file = AtomicFile::create(&folder.path().join("a"), false).unwrap();
     let needed = space::free_bytes(folder.path()).unwrap() + (1 << 40);
@@ -115,7 +115,7 @@ fn pairs(pairs: &[(&str, &str)]) -> Vec<(String, String)> {
 }
 
 #[test]
-fn a_group_becomes_visible_together() {
+fn group_becomes_visible_together() {
     let folder = tempfile::tempdir().unwrap();
     let new = pairs(&[("a", "new a"), ("b", "new b"), ("c", "new c")]);
     commit_all(group(folder.path(), false)).unwrap();
@@ -127,7 +127,7 @@ fn a_group_becomes_visible_together() {
 }
 
 #[test]
-fn a_group_that_meets_an_existing_file_is_taken_back() {
+fn group_that_meets_an_existing_file_is_rolled_back() {
     for name in ["a", "b", "c"] {
         let folder = tempfile::tempdir().unwrap();
         let files = group(folder.path(), false);
@@ -138,7 +138,7 @@ fn a_group_that_meets_an_existing_file_is_taken_back() {
 }
 
 #[test]
-fn a_group_that_cannot_replace_one_file_puts_the_old_ones_back() {
+fn group_that_cannot_replace_one_file_restores_the_old_ones() {
     let folder = tempfile::tempdir().unwrap();
     fs::write(folder.path().join("a"), "old a").unwrap();
     fs::write(folder.path().join("b"), "old b").unwrap();
@@ -150,7 +150,7 @@ fn a_group_that_cannot_replace_one_file_puts_the_old_ones_back() {
 }
 
 #[test]
-fn a_group_whose_hidden_file_vanished_is_taken_back() {
+fn group_whose_hidden_file_vanished_is_rolled_back() {
     for index in 0..3 {
         let folder = tempfile::tempdir().unwrap();
         fs::write(folder.path().join("b"), "old b").unwrap();
@@ -162,7 +162,7 @@ fn a_group_whose_hidden_file_vanished_is_taken_back() {
 }
 
 #[test]
-fn a_group_in_two_folders_is_refused() {
+fn group_in_two_folders_is_refused() {
     let (a, b) = (tempfile::tempdir().unwrap(), tempfile::tempdir().unwrap());
     let files = vec![write(&a.path().join("a"), b"1", false), write(&b.path().join("b"), b"1", false)];
     assert!(matches!(commit_all(files), Err(FileError::Folders { .. })));
@@ -170,7 +170,7 @@ fn a_group_in_two_folders_is_refused() {
 }
 
 #[test]
-fn small_files_and_devices() {
+fn small_files_and_devices_are_written_in_one_call() {
     let folder = tempfile::tempdir().unwrap();
     let path = folder.path().join("u.json");
     write_atomic(&path, b"{}", false).unwrap();

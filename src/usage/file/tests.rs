@@ -31,7 +31,7 @@ fn identity(fingerprint: &str, router_hash: &str) -> Identity {
 }
 
 #[test]
-fn a_usage_is_written_and_read_back() {
+fn usage_is_written_and_read_back() {
     let usage = good();
     let text = usage.to_json();
     assert!(text.ends_with("}\n"));
@@ -108,7 +108,7 @@ fn edited_figures_are_refused_with_layer_and_corpus() {
 }
 
 #[test]
-fn an_unknown_or_repeated_field_is_refused() {
+fn unknown_or_repeated_field_is_refused() {
     assert!(refused(|u| u["note"] = 1.into()).contains("unknown field `note`"));
     assert!(refused(|u| u["layers"][0]["total"]["sum"] = 1.into()).contains("unknown field `sum`"));
     let twice = good().to_json().replacen("\"pm\": {", "\"dev\": {", 1);
@@ -117,18 +117,21 @@ fn an_unknown_or_repeated_field_is_refused() {
 }
 
 #[test]
-fn another_version_is_told_from_damage() {
+fn other_version_is_refused_apart_from_damage() {
     let newer = r#"{"schema": "moeslice.usage/2", "novelty": true}"#;
     let error = Usage::parse(newer.as_bytes(), Path::new("u.json")).unwrap_err();
-    assert!(matches!(&error, UsageError::Schema { found, .. } if found == "moeslice.usage/2"), "{error}");
+    assert!(
+        matches!(&error, UsageError::Document(DocumentError::Schema { found, .. }) if found == "moeslice.usage/2"),
+        "{error}"
+    );
     for text in ["", "{}", "[1]", "\u{feff}{}", "{\"schema\": \"moeslice.usage/1\"}"] {
         let error = Usage::parse(text.as_bytes(), Path::new("u.json")).unwrap_err();
-        assert!(matches!(error, UsageError::Parse { .. }), "{text}: {error}");
+        assert!(matches!(error, UsageError::Document(DocumentError::Parse { .. })), "{text}: {error}");
     }
 }
 
 #[test]
-fn another_model_is_refused_and_another_quantisation_is_kin() {
+fn usage_of_another_model_is_refused_and_quantisation_accepted() {
     let (usage, path, model) = (good(), Path::new("u.json"), Path::new("m.gguf"));
     let model_match =
         |fingerprint, router_hash| usage.model_match(&identity(fingerprint, router_hash), path, model);
@@ -143,7 +146,7 @@ fn another_model_is_refused_and_another_quantisation_is_kin() {
 }
 
 #[test]
-fn a_corpus_of_several_files_has_one_hash() {
+fn corpus_of_several_files_has_one_hash() {
     let file = |sha256: &str| CorpusFile { path: "a".into(), bytes: 1, sha256: sha256.into() };
     let corpus = |files| Corpus { name: "dev".into(), files, tokens: 1 };
     assert_eq!(corpus(vec![file("ab")]).sha256(), "ab");

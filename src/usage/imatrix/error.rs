@@ -4,17 +4,18 @@ use thiserror::Error;
 
 /// Why an imatrix cannot be taken for a usage.
 #[derive(Debug, Error)]
+#[non_exhaustive]
 pub enum ImatrixError {
     /// Not a sound GGUF file.
     #[error(transparent)]
     Gguf(#[from] GgufError),
     /// The file cannot be read.
-    #[error("{}: cannot read the imatrix: {source}", path.display())]
+    #[error("{}: cannot read the imatrix: {error}", path.display())]
     Read {
         /// The file.
         path: PathBuf,
         /// What the system said.
-        source: std::io::Error,
+        error: std::io::Error,
     },
     /// A GGUF file of another kind.
     #[error(
@@ -44,7 +45,7 @@ pub enum ImatrixError {
     /// One count for all experts.
     #[error(
         "{}: the counts of all experts are equal, as in a file converted from the old .dat format, which does not \
-         count experts apart: make the imatrix anew",
+         count experts apart: make the imatrix again",
         path.display()
     )]
     EqualCounts {

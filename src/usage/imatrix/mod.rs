@@ -2,17 +2,18 @@
 //!
 //! Beside the sums that quantisation needs, the file has for each weight matrix of the experts a tensor
 //! `<name>.counts`, F32 [1, n_expert]: how many rows the expert was multiplied with, which is how often it was
-//! selected. GatingFunction weights are not recorded. Nothing ties the file to a model but the shapes, so a file that fits is
+//! selected. Gate weights are not recorded. Nothing ties the file to a model but the shapes, so a file that fits is
 //! taken at its word, and the usage says where its figures come from.
 
 mod error;
 
 pub use error::ImatrixError;
 
-use super::{Corpus, CorpusFile, ExpertSums, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage, hex};
+use super::{Corpus, CorpusFile, ExpertSums, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage};
+use crate::digest;
 use crate::gguf::{MAGIC, Model, Tensor, TensorType};
 use crate::moe::{ExpertLayer, LayerKind, MoeModel, Role};
-use sha2::{Digest, Sha256};
+use crate::sys::name_of;
 use std::collections::BTreeMap;
 use std::fs::File;
 use std::io::{self, Read};
@@ -20,6 +21,7 @@ use std::path::Path;
 
 /// A usage that was not read from a usage file, with what its user should know.
 #[derive(Clone, Debug)]
+#[non_exhaustive]
 pub struct Imported {
     /// The usage; its only corpus is the imatrix file.
     pub usage: Usage,
@@ -97,22 +99,9 @@ pub fn import(path: &Path, corpus: &str, model: &MoeModel) -> Result<Imported, I
 
 /// The file with its hash, by its name alone.
 fn corpus_file(path: &Path) -> Result<CorpusFile, ImatrixError> {
-    let read = |source| ImatrixError::Read { path: path.into(), source };
-    let mut file = File::open(path).map_err(read)?;
-    let (mut hash, mut bytes, mut chunk) = (Sha256::new(), 0, vec![0; 1 << 16]);
-    loop {
-        match file.read(&mut chunk) {
-            Ok(0) => break,
-            Ok(n) => {
-                hash.update(&chunk[..n]);
-                bytes += n as u64;
-            }
-            Err(error) if error.kind() == io::ErrorKind::Interrupted => {}
-            Err(error) => return Err(read(error)),
-        }
-    }
-    let name = path.file_name().unwrap_or(path.as_os_str()).to_string_lossy().into_owned();
-    Ok(CorpusFile { path: name, bytes, sha256: hex(&hash.finalize()) })
+    let hashed = File::open(path).and_then(digest::sha256_of_file);
+    let (bytes, sha256) = hashed.map_err(|error| ImatrixError::Read { path: path.into(), error })?;
+    Ok(CorpusFile { path: name_of(path), bytes, sha256 })
 }
 
 struct CountsReader<'a> {

@@ -91,7 +91,7 @@ impl Case {
 }
 
 #[test]
-fn counts_become_a_usage_that_says_where_it_is_from() {
+fn imatrix_counts_become_a_usage_with_its_origin() {
     let Imported { usage, remarks } = Case::new(&[5.0, 3.0, 2.0, 0.0]).import().unwrap();
     usage.check().unwrap();
     assert_eq!(usage.layers.len(), 2);
@@ -107,7 +107,7 @@ fn counts_become_a_usage_that_says_where_it_is_from() {
 }
 
 #[test]
-fn an_imatrix_without_notes_of_its_making_is_taken() {
+fn imatrix_without_provenance_is_accepted() {
     let mut case = Case::new(&[5.0, 3.0, 2.0, 0.0]);
     case.metadata.remove("imatrix.datasets");
     case.metadata.set("imatrix.chunk_count", "three");
@@ -125,7 +125,7 @@ fn layers_that_counted_fewer_tokens_are_remarked() {
 }
 
 #[test]
-fn what_is_no_imatrix_of_the_model_is_refused() {
+fn file_that_is_not_an_imatrix_of_the_model_is_refused() {
     let mut case = Case::new(&[5.0, 3.0, 2.0, 0.0]);
     case.metadata.set("general.type", "model");
     assert!(matches!(case.refusal(), ImatrixError::NotImatrix { found: Some(kind), .. } if kind == "model"));
@@ -165,7 +165,7 @@ fn damaged_counts_are_refused() {
 }
 
 #[test]
-fn one_count_for_all_experts_is_no_routing() {
+fn equal_counts_in_all_layers_are_refused() {
     assert!(matches!(Case::new(&[512.0; 4]).refusal(), ImatrixError::EqualCounts { .. }));
     assert!(matches!(Case::new(&[512.0]).refusal(), ImatrixError::EqualCounts { .. }));
     // In one layer of several it may happen.
@@ -176,7 +176,7 @@ fn one_count_for_all_experts_is_no_routing() {
 }
 
 #[test]
-fn counts_that_f32_has_rounded_add_up_again() {
+fn counts_rounded_by_f32_add_up_again() {
     // Neighbours in F32 are 4 apart at the first two, 2 at the third.
     let exact = [33_554_435u64, 33_554_433, 20_000_001, 3];
     let sums = Case::new(&exact.map(|count| count as f32)).import().unwrap().usage.layers[0].total.clone();
@@ -195,7 +195,7 @@ fn counts_that_f32_has_rounded_add_up_again() {
 }
 
 #[test]
-fn a_usage_of_either_kind_is_opened_for_its_model() {
+fn usage_of_either_kind_is_opened_for_its_model() {
     let case = Case::new(&[5.0, 3.0, 2.0, 0.0]);
     let imported = case.import().unwrap().usage;
     let model = MoeModel::open(&case.folder.path().join("model.gguf")).unwrap();

@@ -39,7 +39,7 @@ fn corpora_are_kept_apart_and_summed_by_name() {
 }
 
 #[test]
-fn the_merge_of_parts_is_the_profile_of_the_whole() {
+fn merge_of_parts_equals_the_profile_of_the_whole() {
     let whole = test_usage::usage(1, &[("a", 5), ("b", 7)], &[(0, &[(&[3, 2], None), (&[1, 6], None)])]);
     let a = test_usage::usage(1, &[("a", 5)], &[(0, &[(&[3, 2], None)])]);
     let b = test_usage::usage(1, &[("b", 7)], &[(0, &[(&[1, 6], None)])]);
@@ -48,7 +48,7 @@ fn the_merge_of_parts_is_the_profile_of_the_whole() {
 }
 
 #[test]
-fn another_model_is_refused_and_another_quantisation_remarked() {
+fn other_model_is_refused_and_quantisation_remarked() {
     let mut other = usage("pm");
     other.model.fingerprint = "sha256:q4".into();
     other.model.file = "model-q4.gguf".into();
@@ -62,7 +62,7 @@ fn another_model_is_refused_and_another_quantisation_remarked() {
 }
 
 #[test]
-fn a_text_must_not_count_twice() {
+fn text_in_two_usages_is_refused() {
     let twice = |a: Usage, b: Usage| matches!(merged(&[a, b]), Err(MergeError::Twice { .. }));
     assert!(twice(usage("dev"), usage("dev")));
     // the same texts under another name
@@ -89,7 +89,7 @@ fn a_text_must_not_count_twice() {
 }
 
 #[test]
-fn layers_must_be_the_same() {
+fn usages_of_different_layers_are_refused() {
     let mut short = usage("pm");
     short.layers.pop();
     let error = merged(&[usage("dev"), short.clone()]).unwrap_err();
@@ -104,7 +104,7 @@ fn layers_must_be_the_same() {
 }
 
 #[test]
-fn without_gate_weights_in_one_there_are_none() {
+fn merge_without_gate_weights_in_one_has_none() {
     let bare = test_usage::usage(
         2,
         &[("pm", 10)],
@@ -118,7 +118,7 @@ fn without_gate_weights_in_one_there_are_none() {
 }
 
 #[test]
-fn counts_that_overflow_and_unlike_windows_are_told() {
+fn counts_that_overflow_are_refused_and_unlike_windows_remarked() {
     let mut large = test_usage::usage(1, &[("a", u64::MAX)], &[(3, &[(&[u64::MAX, 0], None)])]);
     let error =
         merged(&[large.clone(), test_usage::usage(1, &[("b", 1)], &[(3, &[(&[1, 0], None)])])]).unwrap_err();
@@ -133,7 +133,7 @@ fn counts_that_overflow_and_unlike_windows_are_told() {
 }
 
 #[test]
-fn a_merged_usage_can_be_read_however_long_the_runs_say_they_took() {
+fn merged_usage_with_extreme_durations_is_read_back() {
     let long = |name| {
         let mut usage = usage(name);
         usage.run.wall_seconds = f64::MAX;

@@ -5,7 +5,7 @@ use proptest::prelude::*;
 use super::*;
 
 #[test]
-fn models_without_experts() {
+fn model_without_experts_is_refused() {
     let mut dense = TestModel::new("llama", 1, 8, 2);
     dense.dense_layer(0);
     assert_eq!(dense.refusal(), "llama.expert_count is 8 but no layer has experts: the file is incomplete");
@@ -19,23 +19,23 @@ fn models_without_experts() {
     uncounted.drop_key("expert_count");
     assert_eq!(
         uncounted.refusal(),
-        "has the expert tensor blk.0.ffn_gate_inp.weight but no llama.expert_count: convert the model anew"
+        "has the expert tensor blk.0.ffn_gate_inp.weight but no llama.expert_count: convert the model again"
     );
 }
 
 #[test]
-fn one_tensor_an_expert_is_an_old_form() {
-    let mut fixture = TestModel::new("llama", 1, 8, 2);
-    fixture.part(0, "ffn_gate_inp.weight", &[N_EMBD, 8]).part(0, "ffn_gate.3.weight", &[N_EMBD, N_FF]);
+fn one_tensor_per_expert_is_refused_as_old_form() {
+    let mut model = TestModel::new("llama", 1, 8, 2);
+    model.part(0, "ffn_gate_inp.weight", &[N_EMBD, 8]).part(0, "ffn_gate.3.weight", &[N_EMBD, N_FF]);
     assert_eq!(
-        fixture.refusal(),
-        "blk.0.ffn_gate.3.weight holds a single expert; llama.cpp no longer loads this form: convert the model anew"
+        model.refusal(),
+        "blk.0.ffn_gate.3.weight holds a single expert; llama.cpp no longer loads this form: convert the model again"
     );
 }
 
 #[test]
-fn metadata_and_tensors_must_agree() {
-    let fixture = TestModel::plain("qwen3moe", 1, 256, 8);
+fn metadata_that_disagree_with_tensors_are_refused() {
+    let model = TestModel::plain("qwen3moe", 1, 256, 8);
     let mut cut = TestModel::new("qwen3moe", 1, 256, 8);
     cut.plain_layer(0, 132);
     assert_eq!(
@@ -44,7 +44,7 @@ fn metadata_and_tensors_must_agree() {
          converted wrongly"
     );
     // One tensor that was forgotten.
-    let mut forgotten = fixture.clone();
+    let mut forgotten = model.clone();
     forgotten.part(0, "exp_probs_b.bias", &[132]);
     assert!(matches!(
         forgotten.read(),
@@ -53,12 +53,12 @@ fn metadata_and_tensors_must_agree() {
 }
 
 #[test]
-fn what_may_belong_to_the_experts_and_is_unknown_is_refused() {
+fn unknown_tensor_that_may_belong_to_experts_is_refused() {
     let plain = TestModel::plain("qwen3moe", 1, 8, 2);
     let refused = |name: &str, dims: &[u64]| {
-        let mut fixture = plain.clone();
-        fixture.tensor(name, dims);
-        matches!(fixture.read(), Err(MoeError::UnknownTensor { tensor, .. }) if tensor == name)
+        let mut model = plain.clone();
+        model.tensor(name, dims);
+        matches!(model.read(), Err(MoeError::UnknownTensor { tensor, .. }) if tensor == name)
     };
     for (name, dims) in [
         ("blk.0.ffn_mystery.weight", &[N_EMBD, 8][..]),
@@ -79,78 +79,75 @@ fn what_may_belong_to_the_experts_and_is_unknown_is_refused() {
     ] {
         assert!(!refused(name, dims), "{name} {dims:?}");
     }
-    let mut fixture = plain.clone();
-    fixture.part(0, "ffn_mystery.weight", &[N_EMBD, 8]);
+    let mut model = plain.clone();
+    model.part(0, "ffn_mystery.weight", &[N_EMBD, 8]);
     assert_eq!(
-        fixture.refusal(),
+        model.refusal(),
         "blk.0.ffn_mystery.weight with shape [6, 8] is unknown and may belong to the experts (its outermost \
          dimension is 8, as are the experts): a newer moeslice may know it"
     );
 }
 
 #[test]
-fn an_unknown_tensor_as_wide_as_a_layer_with_fewer_experts_is_refused() {
-    let mut fixture = TestModel::new("nemotron_h", 2, 8, 2);
+fn unknown_tensor_as_wide_as_a_smaller_layer_is_refused() {
+    let mut model = TestModel::new("nemotron_h", 2, 8, 2);
     for (layer, n) in [(0, 8), (1, 5)] {
-        fixture.part(layer, "ffn_gate_inp.weight", &[N_EMBD, n]);
-        fixture.part(layer, "ffn_up_exps.weight", &[N_EMBD, N_FF, n]);
-        fixture.part(layer, "ffn_down_exps.weight", &[N_FF, N_EMBD, n]);
+        model.part(layer, "ffn_gate_inp.weight", &[N_EMBD, n]);
+        model.part(layer, "ffn_up_exps.weight", &[N_EMBD, N_FF, n]);
+        model.part(layer, "ffn_down_exps.weight", &[N_FF, N_EMBD, n]);
     }
-    fixture.part(1, "ffn_mystery.weight", &[5]);
-    assert!(matches!(fixture.read(), Err(MoeError::UnknownTensor { .. })));
+    model.part(1, "ffn_mystery.weight", &[5]);
+    assert!(matches!(model.read(), Err(MoeError::UnknownTensor { .. })));
 }
 
 #[test]
-fn half_a_layer_is_refused() {
+fn incomplete_layer_is_refused() {
     let parts = [
         ("ffn_gate_inp.weight", &[N_EMBD, 8][..]),
         ("ffn_up_exps.weight", &[N_EMBD, N_FF, 8]),
         ("ffn_down_exps.weight", &[N_FF, N_EMBD, 8]),
     ];
     for (missing, _) in parts {
-        let mut fixture = TestModel::new("qwen3moe", 1, 8, 2);
+        let mut model = TestModel::new("qwen3moe", 1, 8, 2);
         for (part, dims) in parts {
             if part != missing {
-                fixture.part(0, part, dims);
+                model.part(0, part, dims);
             }
         }
-        assert_eq!(
-            fixture.refusal(),
-            format!("layer 0 has experts but no {missing}: the file is incomplete")
-        );
+        assert_eq!(model.refusal(), format!("layer 0 has experts but no {missing}: the file is incomplete"));
     }
 }
 
 #[test]
-fn a_scale_in_packed_blocks_cannot_be_cut() {
-    let mut fixture = TestModel::plain("qwen3moe", 1, 32, 2);
-    fixture.typed("blk.0.exp_probs_b.bias", &[32], TensorType::Q8_0);
+fn scale_in_packed_blocks_is_refused() {
+    let mut model = TestModel::plain("qwen3moe", 1, 32, 2);
+    model.typed("blk.0.exp_probs_b.bias", &[32], TensorType::Q8_0);
     assert_eq!(
-        fixture.refusal(),
+        model.refusal(),
         "blk.0.exp_probs_b.bias is Q8_0, which packs several experts into a block: write this tensor as F32"
     );
-    let mut fixture = TestModel::plain("qwen3moe", 1, 32, 2);
-    fixture.typed("blk.0.exp_probs_b.bias", &[32], TensorType::BF16);
-    assert_eq!(read(&fixture).layers[0].tensor(Role::SelectionBias).map(|t| t.slab_bytes), Some(2));
+    let mut model = TestModel::plain("qwen3moe", 1, 32, 2);
+    model.typed("blk.0.exp_probs_b.bias", &[32], TensorType::BF16);
+    assert_eq!(read(&model).layers[0].tensor(Role::SelectionBias).map(|t| t.slab_bytes), Some(2));
 }
 
 #[test]
-fn quantised_experts_are_whole_rows() {
-    let mut fixture = TestModel::new("gpt-oss", 1, 3, 2);
-    fixture.part(0, "ffn_gate_inp.weight", &[64, 3]);
-    fixture.typed("blk.0.ffn_gate_exps.weight", &[64, 2, 3], TensorType::MXFP4);
-    fixture.typed("blk.0.ffn_up_exps.weight", &[64, 2, 3], TensorType::Q4_0);
-    fixture.typed("blk.0.ffn_down_exps.weight", &[32, 64, 3], TensorType::Q8_0);
-    let slabs: Vec<_> = read(&fixture).layers[0].tensors.iter().map(|tensor| tensor.slab_bytes).collect();
+fn quantised_experts_have_whole_rows() {
+    let mut model = TestModel::new("gpt-oss", 1, 3, 2);
+    model.part(0, "ffn_gate_inp.weight", &[64, 3]);
+    model.typed("blk.0.ffn_gate_exps.weight", &[64, 2, 3], TensorType::MXFP4);
+    model.typed("blk.0.ffn_up_exps.weight", &[64, 2, 3], TensorType::Q4_0);
+    model.typed("blk.0.ffn_down_exps.weight", &[32, 64, 3], TensorType::Q8_0);
+    let slabs: Vec<_> = read(&model).layers[0].tensors.iter().map(|tensor| tensor.slab_bytes).collect();
     assert_eq!(slabs, [256, 2 * 2 * 17, 2 * 2 * 18, 64 * 34]);
 }
 
 #[test]
-fn numbers_on_which_llama_aborts_are_refused() {
+fn numbers_on_which_llama_cpp_aborts_are_refused() {
     let refusal = |key: &str, value: u32| {
-        let mut fixture = TestModel::plain("deepseek2", 2, 8, 2);
-        fixture.key("expert_group_count", 4_u32).key("expert_group_used_count", 2_u32).key(key, value);
-        fixture.refusal()
+        let mut model = TestModel::plain("deepseek2", 2, 8, 2);
+        model.key("expert_group_count", 4_u32).key("expert_group_used_count", 2_u32).key(key, value);
+        model.refusal()
     };
     let damaged = ": the metadata are damaged";
     for (key, value, rule) in [
@@ -171,30 +168,30 @@ fn numbers_on_which_llama_aborts_are_refused() {
     ] {
         assert_eq!(refusal(key, value), format!("deepseek2.{key} is {value}, but {rule}{damaged}"));
     }
-    let mut fixture = TestModel::plain("llama", 1, 8, 2);
-    fixture.plain_layer(1, 8);
-    assert_eq!(fixture.refusal(), "blk.1.ffn_gate_inp.weight belongs to layer 1, but llama.block_count is 1");
+    let mut model = TestModel::plain("llama", 1, 8, 2);
+    model.plain_layer(1, 8);
+    assert_eq!(model.refusal(), "blk.1.ffn_gate_inp.weight belongs to layer 1, but llama.block_count is 1");
 }
 
 #[test]
-fn keys_of_other_types_and_lengths_are_refused() {
+fn keys_of_wrong_type_or_length_are_refused() {
     let refusal = |edit: fn(&mut TestModel)| {
-        let mut fixture = TestModel::plain("llama", 2, 8, 2);
-        edit(&mut fixture);
-        fixture.refusal()
+        let mut model = TestModel::plain("llama", 2, 8, 2);
+        edit(&mut model);
+        model.refusal()
     };
-    let anew = ": convert the model anew";
+    let again = ": convert the model again";
     assert_eq!(
         refusal(|f| _ = f.drop_key("expert_used_count")),
-        format!("has no llama.expert_used_count{anew}")
+        format!("has no llama.expert_used_count{again}")
     );
     assert_eq!(
         refusal(|f| _ = f.key("expert_count", "8")),
-        format!("llama.expert_count is of type string, llama.cpp takes a u32 only{anew}")
+        format!("llama.expert_count is of type string, llama.cpp takes a u32 only{again}")
     );
     assert_eq!(
         refusal(|f| _ = f.key("expert_count", 8_u64)),
-        format!("llama.expert_count is of type u64, llama.cpp takes a u32 only{anew}")
+        format!("llama.expert_count is of type u64, llama.cpp takes a u32 only{again}")
     );
     assert_eq!(
         refusal(|f| _ = f.key("expert_used_count", vec![2_u32, 2, 2])),
@@ -238,25 +235,25 @@ fn any_model() -> impl Strategy<Value = TestModel> {
         prop::collection::vec(key, 0..3),
     )
         .prop_map(|(architecture, (count, held, used), parts, keys)| {
-            let mut fixture = TestModel::new(architecture, 2, count, used);
-            fixture.plain_layer(0, held.unwrap_or(count).max(1).into()).plain_layer(1, count.max(1).into());
+            let mut model = TestModel::new(architecture, 2, count, used);
+            model.plain_layer(0, held.unwrap_or(count).max(1).into()).plain_layer(1, count.max(1).into());
             for (part, layer, mut dims) in parts {
                 let name = format!("blk.{layer}.{part}");
                 dims.push(count.max(1).into());
-                fixture.tensors.retain(|(info, _)| info.name != name);
-                fixture.tensor(&name, &dims);
+                model.tensors.retain(|(info, _)| info.name != name);
+                model.tensor(&name, &dims);
             }
             for (key, value) in keys {
-                fixture.key(key, value);
+                model.key(key, value);
             }
-            fixture
+            model
         })
 }
 
 proptest! {
     #[test]
-    fn what_is_read_holds_together(fixture in any_model()) {
-        let opened = fixture.open();
+    fn accepted_models_are_consistent(model in any_model()) {
+        let opened = model.open();
         let Ok(experts) = Experts::read(&opened.model) else { return Ok(()) };
         prop_assert!(experts.expert_bytes() <= opened.model.total_bytes());
         for layer in &experts.layers {

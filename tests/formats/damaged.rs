@@ -1,46 +1,9 @@
-//! Usage files and plans that were damaged, by the harnesses of the fuzz targets, and the fuzzing seeds themselves.
-
-use std::fs;
-use std::path::Path;
+//! Usage files and plans that were damaged.
 
 use moeslice::fuzzing;
 use proptest::prelude::*;
 
-/// The seeds of a fuzz target, by name.
-fn seeds(target: &str) -> Vec<(String, Vec<u8>)> {
-    let folder = Path::new(env!("CARGO_MANIFEST_DIR")).join("fuzz/seeds").join(target);
-    let mut seeds: Vec<_> = fs::read_dir(folder)
-        .expect("the seeds")
-        .map(|seed| {
-            let seed = seed.expect("a seed");
-            (seed.file_name().into_string().expect("a name"), fs::read(seed.path()).expect("read"))
-        })
-        .collect();
-    seeds.sort();
-    seeds
-}
-
-#[test]
-fn usage_seeds_are_accepted_or_refused_as_their_names_say() {
-    let refused = ["another_version", "edited", "truncated", "unknown_field"];
-    for (name, bytes) in seeds("usage_json") {
-        let result = fuzzing::report::usage(&bytes);
-        assert_eq!(result.is_err(), refused.contains(&name.as_str()), "{name}: {result:?}");
-    }
-}
-
-#[test]
-fn plan_seeds_are_accepted_or_refused_as_their_names_say() {
-    let refused = ["another_version", "key_twice"];
-    let fit_nothing = ["another_model", "edited", "twice", "uneven_groups"];
-    for (name, bytes) in seeds("plan_json") {
-        let result = fuzzing::plan::plan(&bytes);
-        assert_eq!(result.is_err(), refused.contains(&name.as_str()), "{name}: {result:?}");
-        if let Ok((_, fits)) = result {
-            assert_ne!(fits, fit_nothing.contains(&name.as_str()), "{name}");
-        }
-    }
-}
+use crate::seeds::seeds;
 
 /// What a number or another byte of a file becomes.
 #[derive(Clone, Debug)]
@@ -114,12 +77,12 @@ proptest! {
     #![proptest_config(ProptestConfig { cases: 500, failure_persistence: None, ..ProptestConfig::default() })]
 
     #[test]
-    fn a_damaged_usage_is_refused_or_used_without_harm(seed: usize, changes in changes()) {
+    fn damaged_usage_is_refused_or_reported_without_panic(seed: usize, changes in changes()) {
         let _ = fuzzing::report::usage(&damaged("usage_json", seed, &changes));
     }
 
     #[test]
-    fn a_damaged_plan_is_refused_or_fits_what_it_is_used_with(seed: usize, changes in changes()) {
+    fn damaged_plan_is_refused_or_fits_its_model(seed: usize, changes in changes()) {
         let _ = fuzzing::plan::plan(&damaged("plan_json", seed, &changes));
     }
 }

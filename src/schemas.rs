@@ -1,6 +1,6 @@
 //! The JSON Schemas in `docs/`, generated from the types of the files.
 //!
-//! `UPDATE_SCHEMAS=1 cargo test schemas` writes them anew.
+//! `UPDATE_SCHEMAS=1 cargo test schemas` writes them.
 
 use crate::moe::KeptExperts;
 use crate::plan::Plan;
@@ -38,13 +38,13 @@ fn check<T: JsonSchema>(title: &str, name: &str) {
 
 /// The JSON of the examples in `docs/usage-json.md`, in order.
 fn examples() -> Vec<&'static str> {
-    let text = include_str!("../../docs/usage-json.md");
+    let text = include_str!("../docs/usage-json.md");
     let blocks = text.split("```json\n").skip(1);
     blocks.map(|block| block.split("```").next().expect("split gives at least one part")).collect()
 }
 
 #[test]
-fn the_examples_of_the_documentation_are_read() {
+fn examples_of_the_documentation_are_accepted() {
     let path = Path::new("docs/usage-json.md");
     let [usage, plan, bare] = examples().try_into().expect("three examples");
     let usage = Usage::parse(usage.as_bytes(), path).expect("a usage");
@@ -64,11 +64,11 @@ fn the_examples_of_the_documentation_are_read() {
 }
 
 #[test]
-fn usage_schema_is_that_of_the_types() {
+fn usage_schema_matches_the_types() {
     check::<Usage>("Usage file of moeslice", "usage.schema.json");
 }
 
 #[test]
-fn plan_schema_is_that_of_the_types() {
+fn plan_schema_matches_the_types() {
     check::<PlanFile>("Plan of moeslice", "plan.schema.json");
 }

@@ -1,0 +1,71 @@
+//! Which commands run a model, and so run in a child that this process supervises.
+
+use super::console::{Console, say};
+use super::{Cli, Command};
+use crate::supervise::{self, Outcome};
+use crate::{llama, sys};
+use std::ffi::OsString;
+use std::time::Duration;
+
+/// What this process is for.
+pub enum Role {
+    /// It does the work itself: the command runs no model.
+    Alone,
+    /// It does the work for the parent of this id.
+    Child(u32),
+    /// It supervises a child, which may be silent for so long.
+    Parent(Option<Duration>),
+}
+
+/// What this process is for.
+pub fn role(cli: &Cli) -> Role {
+    let limit = match &cli.command {
+        Command::Run(args) => args.llama.stall_timeout,
+        Command::Profile(args) => args.llama.stall_timeout,
+        Command::Devices { .. } => flags_default(),
+        _ => return Role::Alone,
+    };
+    match supervise::supervisor() {
+        Some(parent) => Role::Child(parent),
+        None => Role::Parent((limit > 0).then(|| Duration::from_secs(limit))),
+    }
+}
+
+/// The limit of commands that have no flag for it, in seconds.
+fn flags_default() -> u64 {
+    super::flags::llama::STALL_TIMEOUT
+}
+
+/// Begins to be a supervised child.
+pub fn begin(parent: u32) {
+    supervise::begin(parent, llama::activity);
+    llama::set_log_sink(supervise::log);
+}
+
+/// Supervises a child that does what `arguments` say; gives the exit code.
+pub fn watch(arguments: &[OsString], limit: Option<Duration>, console: Console) -> u8 {
+    sys::leave_repeated_interrupts();
+    let interrupt = sys::catch_interrupts();
+    match supervise::supervise(arguments, limit, interrupt, &mut console.bar()) {
+        Ok(Outcome::Exited(code)) => code,
+        Ok(Outcome::Interrupted) => {
+            say("interrupted; the output, if it has its name already, is whole");
+            130
+        }
+        Ok(Outcome::Crashed { message, .. }) => {
+            say(&format!("error: {message}"));
+            1
+        }
+        Ok(Outcome::Stalled(stall)) => {
+            say(&format!(
+                "error: {stall}; try smaller batches (-ub 64, -b 256), -fa off, fewer layers on the device (-ngl), or \
+                 -dev none; --stall-timeout waits longer"
+            ));
+            4
+        }
+        Err(error) => {
+            say(&format!("error: cannot start a process for the model: {error}"));
+            1
+        }
+    }
+}
