@@ -21,7 +21,7 @@ use std::process::ExitCode;
 
 /// See which experts of a Mixture-of-Experts model your work activates, and cut the others out of its GGUF file.
 #[derive(Parser, Debug)]
-#[command(name = "moeslice", version, about, max_term_width = 100)]
+#[command(name = "moeslice", version, about, max_term_width = 100, args_override_self = true)]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed while running, 2 wrong arguments, 3 the input is not usable, \
                   4 the device stopped answering, 130 interrupted."

@@ -1,7 +1,6 @@
 //! The one-time start of llama.cpp, and its devices.
 
 use super::error::LlamaError;
-use super::placement::Numa;
 use super::{ffi, log};
 use crate::sys::set_unset_variable;
 use once_cell::sync::OnceCell;
@@ -73,6 +72,17 @@ pub struct BufferType {
 unsafe impl Send for BufferType {}
 // SAFETY: as above; all that is read through the pointer is immutable.
 unsafe impl Sync for BufferType {}
+
+/// How threads and memory are spread over the nodes of a machine with several.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Numa {
+    /// Evenly over all nodes.
+    Distribute,
+    /// On the node where the program started.
+    Isolate,
+    /// As `numactl` was told.
+    Numactl,
+}
 
 static BACKEND: OnceCell<Backend> = OnceCell::new();
 
@@ -156,6 +166,7 @@ impl Backend {
     /// The kinds of memory that tensors can be put into: each device's own, and those of the processor that a device
     /// reaches fast.
     pub fn buffer_types(&self) -> Vec<BufferType> {
+        prepare_devices(None);
         let mut all: Vec<BufferType> = Vec::new();
         let devices = self.devices();
         let own = devices.iter().map(Device::buffer_type);
@@ -238,6 +249,7 @@ impl Device {
 
     /// Its own memory.
     pub fn buffer_type(&self) -> BufferType {
+        prepare_devices(Some(std::slice::from_ref(self)));
         // SAFETY: devices live until the process ends, and each has a kind of memory with a name.
         unsafe {
             let raw = ffi::ggml_backend_dev_buffer_type(self.raw);

@@ -36,7 +36,7 @@ mod synthetic;
 mod type_table;
 mod vocab;
 
-pub use backend::{Backend, BufferType, Device, DeviceKind};
+pub use backend::{Backend, BufferType, Device, DeviceKind, Numa};
 pub use batch::Batch;
 pub use context::{Context, ContextOptions, ModelPart, PassOutputs, max_sequences};
 pub use error::{Allocation, LlamaError, LogTail, MissingMemory, ObserveError};
@@ -44,7 +44,7 @@ pub use log::{set_log_sink, set_verbose};
 pub use model::Model;
 pub use node::{Node, Site, SourceNode};
 pub use observer::{Observer, Observers, activity};
-pub use placement::{KvOverride, KvValue, LoadMode, Numa, Placement, SplitMode};
+pub use placement::{KvOverride, KvValue, LoadMode, Placement, SplitMode};
 pub use settings::{CacheType, ContextSettings, FlashAttention};
 pub use synthetic::{BlankTensor, Fill};
 pub use vocab::{Token, Vocab};

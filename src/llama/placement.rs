@@ -66,17 +66,6 @@ pub enum LoadMode {
     DirectIo,
 }
 
-/// How threads and memory are spread over the nodes of a machine with several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Numa {
-    /// Evenly over all nodes.
-    Distribute,
-    /// On the node where the program started.
-    Isolate,
-    /// As `numactl` was told.
-    Numactl,
-}
-
 /// A metadata entry that holds instead of the file's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KvOverride {

@@ -105,6 +105,8 @@ pub struct Profile {
     pub batch_size: u32,
     /// Tokens computed at once, at most.
     pub ubatch_size: u32,
+    /// Threads on the processor, for batches.
+    pub threads: u32,
     /// Whether the windows of a batch shared one store of keys and values.
     pub kv_unified: bool,
     /// The devices that computed the trunk, the one with most work first.
@@ -219,6 +221,7 @@ pub fn profile(
         layers,
         batch_size: config.context.n_batch,
         ubatch_size: config.context.n_ubatch,
+        threads: config.context.settings.threads_batch,
         kv_unified: config.context.kv_unified,
         devices,
         ubatches,
@@ -357,6 +360,7 @@ impl Profile {
                 ctx_size: circumstances.ctx_size,
                 batch_size: self.batch_size,
                 ubatch_size: self.ubatch_size,
+                threads: Some(self.threads),
                 kv_unified: Some(self.kv_unified),
                 ubatches: Some(self.ubatches.count),
                 largest_ubatch: Some(self.ubatches.largest),

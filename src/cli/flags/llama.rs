@@ -2,14 +2,14 @@
 //! values and environment variables are llama.cpp's.
 
 use super::llama_values::{
-    LayerCount, cache_type, flash_attention, gpu_layers, kv_overrides, kv_unified, load_mode, numa, shares,
-    split_mode, switch, threads, truthy,
+    LayerCount, Overrides, Shares, cache_type, flash_attention, gpu_layers, kv_overrides, kv_unified,
+    load_mode, numa, shares, split_mode, switch, threads, truthy,
 };
 use crate::cli::console::Console;
 use crate::cli::failure::Failure;
 use crate::llama::{
-    Backend, BufferType, CacheType, ContextSettings, Device, DeviceKind, FlashAttention, KvOverride,
-    LlamaError, LoadMode, Model, Numa, Placement, SplitMode,
+    Backend, BufferType, CacheType, ContextSettings, Device, DeviceKind, FlashAttention, LlamaError,
+    LoadMode, Model, Numa, Placement, SplitMode,
 };
 use crate::progress::{Interrupt, Unit, stage};
 use crate::sys::usable_cores;
@@ -127,12 +127,6 @@ pub struct LlamaFlags {
     pub check_tensors: bool,
 }
 
-/// Shares of a model.
-pub type Shares = std::sync::Arc<[f32]>;
-
-/// Metadata of one `--override-kv`.
-pub type Overrides = std::sync::Arc<[KvOverride]>;
-
 /// A variable that switches something off by being there, whatever its value.
 fn always(_: &str) -> Result<bool, String> {
     Ok(true)
@@ -228,7 +222,8 @@ impl LlamaFlags {
     }
 
     fn overrides(&self, backend: &Backend) -> Result<Vec<(String, BufferType)>, Failure> {
-        let memories = backend.buffer_types();
+        // Asking a device for its memory is to use it, so only when there is something to look up.
+        let memories = if self.override_tensor.is_empty() { Vec::new() } else { backend.buffer_types() };
         let mut overrides = Vec::new();
         for text in &self.override_tensor {
             let (pattern, name) = text.split_once('=').ok_or_else(|| {

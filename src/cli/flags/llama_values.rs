@@ -1,8 +1,14 @@
 //! The values of llama.cpp's flags, read as its own tools read them.
 
-use super::llama::{Overrides, Shares};
 use crate::llama::{CacheType, FlashAttention, KvOverride, KvValue, LoadMode, Numa, SplitMode};
 use crate::windows::KvUnified;
+use std::sync::Arc;
+
+/// Shares of a model.
+pub type Shares = Arc<[f32]>;
+
+/// Metadata of one `--override-kv`.
+pub type Overrides = Arc<[KvOverride]>;
 
 /// The words that llama.cpp takes for yes and no (`is_truthy` and `is_falsey` in its `common/arg.cpp`).
 pub fn switch(text: &str) -> Result<bool, String> {

@@ -16,7 +16,7 @@ const NAMES: [(&str, &str); 27] = [
     ("-hff", "--hf-file"),
     ("-hfr", "--hf-repo"),
     ("-kvo", "--kv-offload"),
-    ("-kvu", "--kv-unified=on"),
+    ("-kvu", "--kv-unified"),
     ("-lm", "--load-mode"),
     ("-mg", "--main-gpu"),
     ("-ncffn", "--n-cpu-ffn"),
