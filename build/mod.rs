@@ -13,13 +13,14 @@ pub fn build() -> Result<(), String> {
     let tools = tools::check(vulkan)?;
     let options = native::Options::new(&source, vulkan, &tools);
     let built = native::build(&source, &options)?;
-    native::link(&built, vulkan)?;
+    let common = native::build_common(&source, &options)?;
+    native::link(&built, &common, vulkan)?;
     compile_shim(&source);
     generate_bindings(&source)
 }
 
-fn include_folders(source: &source::Source) -> [PathBuf; 3] {
-    [source.folder.join("include"), source.folder.join("ggml/include"), source.folder.join("src")]
+fn include_folders(source: &source::Source) -> [PathBuf; 5] {
+    ["include", "ggml/include", "src", "common", "vendor"].map(|name| source.folder.join(name))
 }
 
 /// Whether the device that fails on command is built, for the tests.
@@ -28,20 +29,29 @@ fn has_faults() -> bool {
 }
 
 fn compile_shim(source: &source::Source) {
-    for file in ["shim.cpp", "shim.h", "faulty.cpp", "faulty.h", "wrapper.h"] {
-        println!("cargo:rerun-if-changed=native/{file}");
+    // One file a topic.
+    let files = ["native/shim.cpp", "native/chat_shim.cpp"];
+    for file in files.iter().chain(&[
+        "native/faulty.cpp",
+        "native/faulty.h",
+        "native/shim.h",
+        "native/chat_shim.h",
+        "native/guarded.h",
+        "native/fixed_clock.h",
+        "native/wrapper.h",
+    ]) {
+        println!("cargo:rerun-if-changed={file}");
     }
-    let mut build = cc::Build::new();
+    let mut shim = cc::Build::new();
+    shim.cpp(true).std("c++17").opt_level(2).flag("-include").flag("native/fixed_clock.h").files(files);
     if has_faults() {
-        build.file("native/faulty.cpp").include(source.folder.join("ggml/src"));
+        shim.file("native/faulty.cpp").include(source.folder.join("ggml/src"));
     }
-    build
-        .cpp(true)
-        .std("c++17")
-        .opt_level(2)
-        .includes(include_folders(source))
-        .file("native/shim.cpp")
-        .compile("moeslice_shim");
+    // Warnings about llama.cpp's headers are not ours.
+    for folder in include_folders(source) {
+        shim.flag("-isystem").flag(folder);
+    }
+    shim.compile("moeslice_shim");
 }
 
 fn generate_bindings(source: &source::Source) -> Result<(), String> {

@@ -1,7 +1,7 @@
 //! CMake over llama.cpp: options, the shared build folder, and what to link.
 
 use super::source::Source;
-use super::tools::Tools;
+use super::tools::{self, Tools};
 use std::collections::BTreeMap;
 use std::fs::{self, File};
 use std::hash::{Hash, Hasher};
@@ -81,11 +81,56 @@ fn from_environment(source: &Source) -> BTreeMap<String, String> {
         .collect()
 }
 
-/// Builds (or finds built) the native libraries; returns the folder of the build.
+/// Builds (or finds built) llama.cpp itself; returns the folder of the build.
 pub fn build(source: &Source, options: &Options) -> Result<PathBuf, String> {
     let mut hasher = std::hash::DefaultHasher::new();
     source.folder.hash(&mut hasher);
     options.hash(&mut hasher);
+    once(hasher, source.mutable, |folder| configured(&source.folder, folder, options))
+}
+
+/// Builds (or finds built) the parts of llama.cpp's `common` that `native/CMakeLists.txt` lists.
+pub fn build_common(source: &Source, options: &Options) -> Result<PathBuf, String> {
+    let root = PathBuf::from(env::var_os("CARGO_MANIFEST_DIR").expect("cargo sets CARGO_MANIFEST_DIR"));
+    let native = root.join("native");
+    let mut hasher = std::hash::DefaultHasher::new();
+    source.folder.hash(&mut hasher);
+    for name in ["CMakeLists.txt", "fixed_clock.h"] {
+        let path = native.join(name);
+        println!("cargo:rerun-if-changed={}", path.display());
+        fs::read(&path).map_err(|e| format!("cannot read {}: {e}", path.display()))?.hash(&mut hasher);
+    }
+    once(hasher, source.mutable, |folder| {
+        let mut config = configured(&native, folder, &Options { defines: BTreeMap::new(), ..*options });
+        config.define("LLAMA_SOURCE", &source.folder);
+        // Rendering text is a small part of any run: what counts is how long the build takes.
+        config.define("CMAKE_CXX_FLAGS_RELEASE", "-O1 -DNDEBUG");
+        if tools::runs("ccache") {
+            config.define("CMAKE_CXX_COMPILER_LAUNCHER", "ccache");
+        }
+        config
+    })
+}
+
+fn configured(source: &Path, folder: &Path, options: &Options) -> cmake::Config {
+    let mut config = cmake::Config::new(source);
+    config.profile("Release").out_dir(folder);
+    if options.ninja && env::var_os("CMAKE_GENERATOR").is_none() {
+        config.generator("Ninja");
+    }
+    for (name, value) in &options.defines {
+        config.define(name, value);
+    }
+    config
+}
+
+/// Runs CMake in a folder that all cargo profiles share, named by what `hasher` has seen and the compilers; once for
+/// sources that never change.
+fn once(
+    mut hasher: std::hash::DefaultHasher,
+    mutable: bool,
+    config: impl FnOnce(&Path) -> cmake::Config,
+) -> Result<PathBuf, String> {
     for name in ["CC", "CXX", "CFLAGS", "CXXFLAGS", "TARGET"] {
         env::var_os(name).hash(&mut hasher);
     }
@@ -98,16 +143,8 @@ pub fn build(source: &Source, options: &Options) -> Result<PathBuf, String> {
     let lock = File::create(&lock_path).map_err(|e| format!("cannot make {}: {e}", lock_path.display()))?;
     lock.lock().map_err(|e| format!("cannot lock {}: {e}", lock_path.display()))?;
     let stamp = folder.join("built");
-    if source.mutable || !stamp.exists() {
-        let mut config = cmake::Config::new(&source.folder);
-        config.profile("Release").out_dir(&folder);
-        if options.ninja && env::var_os("CMAKE_GENERATOR").is_none() {
-            config.generator("Ninja");
-        }
-        for (name, value) in &options.defines {
-            config.define(name, value);
-        }
-        config.build();
+    if mutable || !stamp.exists() {
+        config(&folder).build();
         fs::write(&stamp, "").map_err(|e| format!("cannot write {}: {e}", stamp.display()))?;
     }
     Ok(folder)
@@ -122,15 +159,17 @@ fn shared_target_folder() -> PathBuf {
 }
 
 /// Tells rustc what to link. Archives stay outside the rlib (`-bundle`): they are large, and every profile would copy them.
-pub fn link(built: &Path, vulkan: bool) -> Result<(), String> {
-    let lib = ["lib", "lib64"]
-        .iter()
-        .map(|name| built.join(name))
-        .find(|folder| folder.join("libllama.a").is_file())
-        .ok_or_else(|| {
-            format!("llama.cpp was built, yet {} holds no libllama.a", built.join("lib").display())
-        })?;
+pub fn link(built: &Path, common: &Path, vulkan: bool) -> Result<(), String> {
+    let folder_of = |built: &Path, archive: &str| {
+        let mut folders = ["lib", "lib64"].iter().map(|name| built.join(name));
+        folders.find(|folder| folder.join(archive).is_file()).ok_or_else(|| {
+            format!("llama.cpp was built, yet {} holds no {archive}", built.join("lib").display())
+        })
+    };
+    let lib = folder_of(built, "libllama.a")?;
+    println!("cargo:rustc-link-search=native={}", folder_of(common, "libmoeslice-common.a")?.display());
     println!("cargo:rustc-link-search=native={}", lib.display());
+    println!("cargo:rustc-link-lib=static:-bundle=moeslice-common");
     println!("cargo:rustc-link-lib=static:-bundle=llama");
     println!("cargo:rustc-link-lib=static:-bundle=ggml");
     // ggml's registry refers to the backends, the backends to ggml-base: this is the order that linkers want.

@@ -48,7 +48,7 @@ fn is_tree(folder: &Path) -> bool {
 
 fn watched(folder: PathBuf) -> Source {
     let folder = folder.canonicalize().unwrap_or(folder);
-    for part in ["CMakeLists.txt", "include", "src", "ggml"] {
+    for part in ["CMakeLists.txt", "include", "src", "ggml", "common"] {
         println!("cargo:rerun-if-changed={}", folder.join(part).display());
     }
     Source { folder, mutable: true }

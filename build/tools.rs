@@ -62,7 +62,8 @@ pub fn check(vulkan: bool) -> Result<Tools, String> {
     Err(message)
 }
 
-fn runs(program: &str) -> bool {
+/// Whether `program` can be started.
+pub fn runs(program: &str) -> bool {
     Command::new(program)
         .arg("--version")
         .stdout(Stdio::null())

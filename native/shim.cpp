@@ -1,25 +1,11 @@
 #include "shim.h"
 
+#include "guarded.h"
 #include "llama-ext.h"
 #include "llama-model.h"
 
-#include <cstdio>
-#include <exception>
 #include <memory>
 #include <stdexcept>
-
-// Runs `call`; an exception becomes its text in `error` and the value `thrown`.
-template <typename Result, typename Call>
-static Result guarded(Result thrown, char * error, size_t error_size, Call call) {
-    try {
-        return call();
-    } catch (const std::exception & e) {
-        std::snprintf(error, error_size, "%s", e.what());
-    } catch (...) {
-        std::snprintf(error, error_size, "an exception of unknown type");
-    }
-    return thrown;
-}
 
 llama_model * moeslice_model_load(const char ** paths, size_t n_paths, llama_model_params params, char * error, size_t error_size) {
     return guarded<llama_model *>(nullptr, error, error_size, [&] {

@@ -5,6 +5,7 @@
 #include "gguf.h"
 #include "llama.h"
 #include "shim.h"
+#include "chat_shim.h"
 #ifdef MOESLICE_FAULTS
 #include "faulty.h"
 #endif

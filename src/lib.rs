@@ -70,6 +70,8 @@
 #![deny(unsafe_op_in_unsafe_fn)]
 
 pub mod arch;
+#[cfg(feature = "llama")]
+pub mod bench;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod corpus;

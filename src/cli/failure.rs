@@ -101,17 +101,23 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
     if let Some(error) = llama_error(error) {
         return memory_hint(error);
     }
+    if let Some(CorpusError::Chat(error)) = error.downcast_ref() {
+        return match error {
+            ChatError::NoTemplate { .. } => Some("--chat-template gives one"),
+            ChatError::Template { .. } => Some("--chat-template gives another one"),
+            ChatError::Bad { total, bad, .. } if bad.len() < *total => {
+                Some("--skip-bad goes on without them")
+            }
+            _ => None,
+        };
+    }
     if let Some(UsageError::Gguf { .. }) = error.downcast_ref() {
         return Some("`plan` and `prune --usage` take it so");
     }
     if let Some(FileError::Exists { .. }) = error.downcast_ref() {
         return Some("--force replaces it");
     }
-    match error.downcast_ref() {
-        Some(CorpusError::Chat(ChatError::NoTemplate { .. })) => Some("--chat-template gives one"),
-        Some(CorpusError::Chat(ChatError::Template { .. })) => Some("--chat-template gives another one"),
-        _ => None,
-    }
+    None
 }
 
 fn plan_hint(error: &PlanError) -> Option<&'static str> {

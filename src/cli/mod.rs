@@ -9,9 +9,9 @@ mod output_files;
 mod supervised;
 
 use clap::{CommandFactory, Parser, Subcommand};
-use commands::{completions, inspect, man, merge, plan, prune, report, verify};
 #[cfg(feature = "llama")]
-use commands::{devices, profile, run};
+use commands::{bench, devices, profile, run};
+use commands::{completions, inspect, man, merge, plan, prune, report, verify};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
@@ -57,6 +57,9 @@ enum Command {
     Verify(verify::VerifyArgs),
     /// Show the experts of a model file: tensors, bytes, routing, possible K
     Inspect(inspect::InspectArgs),
+    /// Measure how fast models process prompts and generate, side by side
+    #[cfg(feature = "llama")]
+    Bench(Box<bench::BenchArgs>),
     /// List what llama.cpp can run on here
     #[cfg(feature = "llama")]
     Devices {
@@ -153,6 +156,8 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Prune(args) => prune::prune(args, console),
         Command::Verify(args) => verify::verify(args, console),
         Command::Inspect(args) => inspect::inspect(args),
+        #[cfg(feature = "llama")]
+        Command::Bench(args) => bench::bench(args, console),
         #[cfg(feature = "llama")]
         Command::Devices { json } => devices::devices(*json),
         Command::Completions(args) => completions::completions(args, Cli::command()),

@@ -22,6 +22,7 @@ pub fn role(cli: &Cli) -> Role {
     let limit = match &cli.command {
         Command::Run(args) => args.llama.stall_timeout,
         Command::Profile(args) => args.llama.stall_timeout,
+        Command::Bench(args) => args.llama.stall_timeout,
         Command::Devices { .. } => flags_default(),
         _ => return Role::Alone,
     };

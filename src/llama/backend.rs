@@ -267,10 +267,11 @@ pub(super) fn prepare_devices(devices: Option<&[Device]>) {
         Some(devices) => devices.iter().any(Device::is_software),
         None => BACKEND.get().is_some_and(|backend| backend.devices().iter().any(Device::is_software)),
     };
-    if is_software && set_unset_variable("GGML_VK_DISABLE_F16", "1") {
-        if let Ok(mut variables) = VARIABLES.lock() {
-            variables.push("GGML_VK_DISABLE_F16=1".to_owned());
-        }
+    if is_software
+        && set_unset_variable("GGML_VK_DISABLE_F16", "1")
+        && let Ok(mut variables) = VARIABLES.lock()
+    {
+        variables.push("GGML_VK_DISABLE_F16=1".to_owned());
     }
 }
 

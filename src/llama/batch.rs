@@ -3,8 +3,8 @@
 use super::ffi;
 use super::vocab::Token;
 
-/// Tokens to be computed together. Every token is an output: a model's last layer computes outputs only, and would
-/// otherwise route fewer tokens than the layers before it.
+/// Tokens to be computed together. Unless said otherwise, every token is an output: a model's last layer computes outputs
+/// only, and would otherwise route fewer tokens than the layers before it.
 #[derive(Default)]
 pub struct Batch {
     tokens: Vec<Token>,
@@ -13,12 +13,19 @@ pub struct Batch {
     sequences: Vec<i32>,
     sequence_pointers: Vec<*mut i32>,
     outputs: Vec<i8>,
+    /// Whether the last token alone is an output.
+    last_only: bool,
 }
 
 impl Batch {
     /// A batch without tokens.
     pub fn new() -> Self {
         Batch::default()
+    }
+
+    /// A batch of which the last token alone is an output, as in generation.
+    pub fn last_output() -> Self {
+        Batch { last_only: true, ..Batch::default() }
     }
 
     /// Forgets all tokens.
@@ -49,7 +56,11 @@ impl Batch {
     pub(super) fn raw(&mut self) -> ffi::llama_batch {
         let n = self.tokens.len();
         self.sequence_counts.resize(n, 1);
-        self.outputs.resize(n, 1);
+        self.outputs.clear();
+        self.outputs.resize(n, i8::from(!self.last_only));
+        if let Some(last) = self.outputs.last_mut() {
+            *last = 1;
+        }
         self.sequence_pointers.clear();
         self.sequence_pointers.extend(self.sequences.iter_mut().map(|sequence| sequence as *mut i32));
         ffi::llama_batch {

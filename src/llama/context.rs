@@ -3,6 +3,7 @@
 use super::batch::Batch;
 use super::error::{Allocation, LlamaError, ObserveError};
 use super::model::Model;
+use super::node::Node;
 use super::observer::{Observer, Watch, on_node};
 use super::settings::{ContextSettings, FlashAttention};
 use super::vocab::Token;
@@ -117,8 +118,10 @@ impl<'m> Context<'m> {
             params.embeddings = true;
             params.pooling_type = ffi::LLAMA_POOLING_TYPE_LAST;
         }
-        params.cb_eval = Some(on_node);
-        params.cb_eval_user_data = watch.get().cast();
+        if settings.observed {
+            params.cb_eval = Some(on_node);
+            params.cb_eval_user_data = watch.get().cast();
+        }
         if let Some(flag) = settings.interrupt.flag() {
             params.abort_callback = Some(on_abort_asked);
             params.abort_callback_data = (flag as *const AtomicBool).cast_mut().cast();
@@ -184,6 +187,14 @@ impl<'m> Context<'m> {
             // SAFETY: context and batch are alive during the call.
             unsafe { ffi::moeslice_decode(context, batch.raw(), error, size) }
         })
+    }
+
+    /// Computes `batch` while nobody watches, and waits until it is done.
+    ///
+    /// # Errors
+    /// As [`Context::decode`].
+    pub fn compute(&mut self, batch: &mut Batch) -> Result<(), LlamaError> {
+        self.decode(batch, &mut Nobody)
     }
 
     /// Computes the block of a context of [`ModelPart::Mtp`] for `tokens`, each from the state of the token before it:
@@ -307,6 +318,19 @@ impl<'m> Context<'m> {
             (Some(error), Ok(()) | Err(LlamaError::Interrupted)) => Err(error.into()),
             (Some(error), Err(then)) => Err(LlamaError::Both { error, then: Box::new(then) }),
         }
+    }
+}
+
+/// An observer that looks at nothing.
+struct Nobody;
+
+impl Observer for Nobody {
+    fn wants(&mut self, _: &Node<'_>) -> bool {
+        false
+    }
+
+    fn observe(&mut self, _: &mut Node<'_>) -> Result<(), ObserveError> {
+        Ok(())
     }
 }
 

@@ -6,6 +6,7 @@
 
 mod backend;
 mod batch;
+mod chat;
 mod context;
 mod error;
 #[cfg(feature = "faults")]
@@ -38,6 +39,7 @@ mod vocab;
 
 pub use backend::{Backend, BufferType, Device, DeviceKind, Numa};
 pub use batch::Batch;
+pub use chat::{ChatTemplate, PromptPart};
 pub use context::{Context, ContextOptions, ModelPart, PassOutputs, max_sequences};
 pub use error::{Allocation, LlamaError, LogTail, MissingMemory, ObserveError};
 pub use log::{set_log_sink, set_verbose};
@@ -47,7 +49,7 @@ pub use observer::{Observer, Observers, activity};
 pub use placement::{KvOverride, KvValue, LoadMode, Placement, SplitMode};
 pub use settings::{CacheType, ContextSettings, FlashAttention};
 pub use synthetic::{BlankTensor, Fill};
-pub use vocab::{Token, Vocab};
+pub use vocab::{SpecialToken, Token, Tokenizer, Vocab};
 
 /// Size of the buffers that take the text of an exception.
 const ERROR_BYTES: usize = 1024;

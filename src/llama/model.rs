@@ -142,13 +142,35 @@ impl Model {
     /// Tokens of a sequence beyond which llama.cpp computes positions in another way.
     pub(crate) fn n_ctx_original(&self) -> u32 {
         // SAFETY: the model is alive.
-        unsafe { ffi::moeslice_model_n_ctx_original(self.raw.as_ptr()) }.max(1)
+        let tokens = unsafe { ffi::moeslice_model_n_ctx_original(self.raw.as_ptr()) };
+        // A model of which the vocabulary alone was loaded does not know.
+        if tokens == 0 { u32::MAX } else { tokens }
     }
 
     /// Numbers in an embedding that the model puts out.
     pub(super) fn n_embd_out(&self) -> usize {
         // SAFETY: the model is alive.
         unsafe { ffi::llama_model_n_embd_out(self.raw.as_ptr()) }.max(0) as usize
+    }
+
+    /// llama.cpp's words for it: architecture, size and type of the weights.
+    pub fn description(&self) -> String {
+        let mut buffer = [0; 128];
+        // SAFETY: the model is alive; the buffer is writable for its length, and llama.cpp ends the text with NUL.
+        unsafe { ffi::llama_model_desc(self.raw.as_ptr(), buffer.as_mut_ptr(), buffer.len()) };
+        message(&buffer)
+    }
+
+    /// Bytes of all tensors.
+    pub fn size(&self) -> u64 {
+        // SAFETY: the model is alive.
+        unsafe { ffi::llama_model_size(self.raw.as_ptr()) }
+    }
+
+    /// Elements of all tensors.
+    pub fn n_params(&self) -> u64 {
+        // SAFETY: the model is alive.
+        unsafe { ffi::llama_model_n_params(self.raw.as_ptr()) }
     }
 
     /// Tokens that the model was trained to look back on.

@@ -8,12 +8,17 @@ use std::ffi::c_void;
 use std::panic::{AssertUnwindSafe, catch_unwind};
 use std::sync::atomic::{AtomicU64, Ordering};
 
-/// Nodes of the graph that have gone by in this process.
+/// Nodes of the graph, and texts that were tokenized, that have gone by in this process.
 static ACTIVITY: AtomicU64 = AtomicU64::new(0);
 
-/// A number that grows while llama.cpp computes a graph, in whatever context: as long as it does, nothing hangs.
+/// A number that grows while llama.cpp computes or tokenizes, in whatever context: as long as it does, nothing hangs.
 pub fn activity() -> u64 {
     ACTIVITY.load(Ordering::Relaxed)
+}
+
+/// Says that llama.cpp has come further.
+pub(super) fn went_on() {
+    ACTIVITY.fetch_add(1, Ordering::Relaxed);
 }
 
 /// Something that watches, or changes, the graph while it is computed.
@@ -150,7 +155,7 @@ pub(super) unsafe extern "C" fn on_node(
 ) -> bool {
     // SAFETY: the context hands over its `Watch`, which outlives it, and calls from the thread that decodes.
     let watch = unsafe { &mut *user_data.cast::<Watch>() };
-    ACTIVITY.fetch_add(1, Ordering::Relaxed);
+    went_on();
     if ask {
         // SAFETY: llama.cpp shows nodes of the graph that it computes.
         unsafe { watch.note(raw) };

@@ -32,6 +32,8 @@ pub struct Placement {
     pub check_tensors: bool,
     /// Whether blocks of multi-token prediction (MTP) are loaded.
     pub mtp: bool,
+    /// Whether the vocabulary alone is loaded: text becomes tokens, and nothing can be computed.
+    pub vocab_only: bool,
 }
 
 /// How a model is split over several devices.
@@ -159,6 +161,7 @@ pub(super) fn with_params<R>(
         params.tensor_split = shares.as_ptr();
     }
     params.load_mtp = placement.mtp;
+    params.vocab_only = placement.vocab_only;
     params.use_extra_bufts = !placement.no_repack;
     params.no_host = placement.no_host;
     params.check_tensors = placement.check_tensors;

@@ -84,6 +84,8 @@ pub struct ContextSettings {
     pub op_offload: bool,
     /// Bytes of the devices' memory in which llama.cpp keeps experts that lie in the processor's memory; 0 for none.
     pub moe_cache_bytes: usize,
+    /// Whether observers can watch the graph. Without, it runs as it does in use, with all that is fused.
+    pub observed: bool,
     /// When it comes, the batch that is running on the processor ends early, and a pass ends with
     /// [`LlamaError::Interrupted`](super::LlamaError::Interrupted).
     pub interrupt: Interrupt,
@@ -101,6 +103,7 @@ impl Default for ContextSettings {
             kv_offload: true,
             op_offload: true,
             moe_cache_bytes: 0,
+            observed: true,
             interrupt: Interrupt::NEVER,
         }
     }

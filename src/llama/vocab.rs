@@ -13,7 +13,88 @@ pub struct Vocab<'m> {
     pub(super) _model: std::marker::PhantomData<&'m ()>,
 }
 
+// SAFETY: a vocabulary does not change once its model is loaded, and the model outlives it.
+unsafe impl Send for Vocab<'_> {}
+// SAFETY: as above; llama.cpp tokenizes on several threads with one vocabulary itself.
+unsafe impl Sync for Vocab<'_> {}
+
+/// How a vocabulary makes tokens of text.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum Tokenizer {
+    /// Pairs of symbols are merged, in no words (SentencePiece).
+    SentencePiece,
+    /// Pairs of symbols are merged, in words that a regular expression finds.
+    BytePair,
+    /// The longest token of what is left of a word (WordPiece).
+    WordPiece,
+    /// The longest token of what is left of the text (RWKV).
+    Greedy,
+    /// Another way.
+    Other,
+}
+
+/// A token that stands for a text of its own, such as `<|im_start|>`.
+#[derive(Clone, Debug, PartialEq, Eq)]
+pub struct SpecialToken {
+    /// The token.
+    pub token: Token,
+    /// How it is spelt.
+    pub text: String,
+    /// Whether it is found in any text; else only where special tokens are recognised.
+    pub anywhere: bool,
+    /// Whether the blanks before it belong to it.
+    pub strips_left: bool,
+    /// Whether the blanks behind it belong to it.
+    pub strips_right: bool,
+}
+
 impl Vocab<'_> {
+    /// How text becomes tokens.
+    pub fn tokenizer(&self) -> Tokenizer {
+        // SAFETY: the vocabulary lives as long as the model that `self` borrows.
+        match unsafe { ffi::llama_vocab_type(self.raw) } {
+            ffi::LLAMA_VOCAB_TYPE_SPM => Tokenizer::SentencePiece,
+            ffi::LLAMA_VOCAB_TYPE_BPE => Tokenizer::BytePair,
+            ffi::LLAMA_VOCAB_TYPE_WPM => Tokenizer::WordPiece,
+            ffi::LLAMA_VOCAB_TYPE_RWKV => Tokenizer::Greedy,
+            _ => Tokenizer::Other,
+        }
+    }
+
+    /// The text of a token, as the vocabulary spells it.
+    pub fn text(&self, token: Token) -> Option<&str> {
+        if usize::try_from(token).ok()? >= self.len() {
+            return None;
+        }
+        // SAFETY: the token is in the vocabulary, whose texts end with NUL and live as long as the model.
+        let text = unsafe { std::ffi::CStr::from_ptr(ffi::llama_vocab_get_text(self.raw, token)) };
+        text.to_str().ok()
+    }
+
+    /// The tokens that stand for a text of their own, the longest first, as llama.cpp looks for them.
+    pub fn special_tokens(&self) -> Vec<SpecialToken> {
+        let n_tokens = Token::try_from(self.len()).unwrap_or(Token::MAX);
+        let mut special: Vec<SpecialToken> = (0..n_tokens)
+            .filter_map(|token| {
+                // SAFETY: the token is in the vocabulary.
+                let attributes = unsafe { ffi::llama_vocab_get_attr(self.raw, token) };
+                let has = |attribute| attributes & attribute != 0;
+                let anywhere = has(ffi::LLAMA_TOKEN_ATTR_USER_DEFINED);
+                let marked = has(ffi::LLAMA_TOKEN_ATTR_CONTROL) || has(ffi::LLAMA_TOKEN_ATTR_UNKNOWN);
+                let text = self.text(token).filter(|text| (anywhere || marked) && !text.is_empty())?;
+                Some(SpecialToken {
+                    token,
+                    text: text.to_owned(),
+                    anywhere: anywhere && !marked,
+                    strips_left: has(ffi::LLAMA_TOKEN_ATTR_LSTRIP),
+                    strips_right: has(ffi::LLAMA_TOKEN_ATTR_RSTRIP),
+                })
+            })
+            .collect();
+        special.sort_by_key(|special| std::cmp::Reverse(special.text.len()));
+        special
+    }
+
     /// Number of tokens.
     pub fn len(&self) -> usize {
         // SAFETY: the vocabulary lives as long as the model that `self` borrows.
@@ -46,19 +127,20 @@ impl Vocab<'_> {
         self.tokens(text, true, parse_special)
     }
 
-    /// Tokenizes `text` as it stands: special tokens in it are recognised, and none is added.
+    /// Tokenizes `text` as it stands, with no token around it.
     ///
     /// # Errors
     /// As [`Vocab::tokenize`].
-    pub fn tokenize_marked_up(&self, text: &str) -> Result<Vec<Token>, LlamaError> {
-        self.tokens(text, false, true)
+    pub fn tokenize_bare(&self, text: &str, parse_special: bool) -> Result<Vec<Token>, LlamaError> {
+        self.tokens(text, false, parse_special)
     }
 
     fn tokens(&self, text: &str, add_special: bool, parse_special: bool) -> Result<Vec<Token>, LlamaError> {
         let failed = |message: &str| LlamaError::Tokenize { bytes: text.len(), message: message.to_owned() };
         let bytes = i32::try_from(text.len()).map_err(|_| failed("it is 2 GiB or longer; split the file"))?;
-        // Half a token a byte is more than nearly every text needs; a second call serves the rest.
-        let mut tokens: Vec<Token> = vec![0; text.len() / 2 + 16];
+        // Half a token a byte is more than nearly every long text needs; a second call serves the rest.
+        let room = if text.len() < 1 << 20 { text.len() } else { text.len() / 2 };
+        let mut tokens: Vec<Token> = vec![0; room + 16];
         loop {
             let mut error = [0; ERROR_BYTES];
             let capacity = i32::try_from(tokens.len()).map_err(|_| failed("it has 2^31 tokens or more"))?;
@@ -76,6 +158,7 @@ impl Vocab<'_> {
                     error.len(),
                 )
             };
+            super::observer::went_on();
             match count {
                 i32::MIN => {
                     let told = message(&error);

@@ -3,11 +3,15 @@
 #[cfg(feature = "llama")]
 mod mtp_pass;
 #[cfg(feature = "llama")]
+mod outline;
+#[cfg(feature = "llama")]
 mod pass;
 #[cfg(feature = "llama")]
 mod routing;
 mod tally;
 
+#[cfg(feature = "llama")]
+pub use outline::{Outline, OutlineCorpus, outline};
 #[cfg(feature = "llama")]
 pub use pass::{Circumstances, Profile, ProfileError, ProfileOptions, profile};
 #[cfg(feature = "llama")]

@@ -3,14 +3,14 @@
 use super::mtp_pass::MtpPass;
 use super::routing::{RoutingObserver, Ubatches};
 use super::tally::{LayerShape, Tally, TallyError};
-use crate::corpus::CorpusText;
+use crate::corpus::{CHAT_DATE, CorpusText};
 use crate::llama::{LlamaError, Model, ModelPart, Node, ObserveError, Observer, Token};
 use crate::moe::{ExpertLayer, Experts, Identity, LayerKind};
 use crate::progress::Progress;
 use crate::usage::{Corpus, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage, check_not_all_equal};
 use crate::windows::{
-    Computed, Cut, NoPass, PassConfig, PassError, PassNeeds, Runner, Window, WindowObserver, WindowOptions,
-    Windows,
+    Computed, Cut, NoPass, PassConfig, PassError, PassNeeds, Runner, TokenizeError, Window, WindowObserver,
+    WindowOptions, Windows,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -44,6 +44,9 @@ pub enum ProfileError {
     /// The model cannot be run for its routing.
     #[error(transparent)]
     NoPass(#[from] NoPass),
+    /// A text did not become tokens.
+    #[error(transparent)]
+    Text(#[from] TokenizeError),
     /// No token in all the texts.
     #[error("the corpus {corpus:?} has no tokens: there is nothing to profile in it")]
     NoTokens {
@@ -90,7 +93,8 @@ impl ProfileError {
 
     /// Whether the user ended the pass.
     pub fn is_interrupt(&self) -> bool {
-        matches!(self.llama(), Some(LlamaError::Interrupted))
+        matches!(self, ProfileError::Text(TokenizeError::Interrupted))
+            || matches!(self.llama(), Some(LlamaError::Interrupted))
     }
 }
 
@@ -115,8 +119,50 @@ pub struct Profile {
     pub ubatches: Ubatches,
     /// From the first to the last window.
     pub wall: Duration,
+    /// Whether conversations were rendered.
+    pub has_chats: bool,
     /// What is not as one may expect.
     pub remarks: Vec<String>,
+}
+
+/// What is known of a pass before the model computes anything.
+pub(super) struct Prepared {
+    pub config: PassConfig,
+    /// The block of multi-token prediction that is watched.
+    mtp: Option<u32>,
+    pub windows: Windows,
+}
+
+/// Finds out how the pass is run, and cuts the texts.
+pub(super) fn prepare(
+    model: &Model,
+    experts: &Experts,
+    corpora: &[CorpusText],
+    options: &ProfileOptions,
+) -> Result<Prepared, ProfileError> {
+    let answer_tokens = options.generate.unwrap_or(0);
+    let mtp = experts.mtp_that_runs().filter(|_| options.mtp);
+    let needs = PassNeeds {
+        logits: options.lm_head || answer_tokens > 0,
+        states: mtp.is_some(),
+        // A batch holds tokens that count for several parts.
+        in_order: corpora.iter().flat_map(CorpusText::chats).any(|chat| !chat.spans.is_empty()),
+        room: answer_tokens,
+    };
+    let config = PassConfig::new(model, experts, &options.windows, needs)?;
+    let mtp = mtp.filter(|_| config.context.part == ModelPart::TrunkWithStates);
+    let cut = Cut {
+        n_tokens: options.windows.ctx_size.max(1) as usize,
+        limit: options.chunks.map_or(usize::MAX, |chunks| chunks as usize),
+        parse_special: options.parse_special,
+        answer: options.generate.is_some(),
+        interrupt: options.windows.settings.interrupt,
+    };
+    let windows = Windows::cut(model.vocab(), corpora, cut)?;
+    if let Some((corpus, _)) = corpora.iter().zip(&windows.corpora).find(|(_, windows)| windows.is_empty()) {
+        return Err(ProfileError::NoTokens { corpus: corpus.name.clone() });
+    }
+    Ok(Prepared { config, mtp, windows })
 }
 
 /// Runs all windows of `corpora` through `model` and counts which experts they activate.
@@ -137,27 +183,8 @@ pub fn profile(
     options: &ProfileOptions,
     progress: &mut dyn Progress,
 ) -> Result<Profile, ProfileError> {
+    let Prepared { config, mtp, windows } = prepare(model, experts, corpora, options)?;
     let answer_tokens = options.generate.unwrap_or(0);
-    let mtp = experts.mtp_that_runs().filter(|_| options.mtp);
-    let needs = PassNeeds {
-        logits: options.lm_head || answer_tokens > 0,
-        states: mtp.is_some(),
-        // A batch holds tokens that count for several parts.
-        in_order: corpora.iter().flat_map(CorpusText::chats).any(|chat| !chat.spans.is_empty()),
-        room: answer_tokens,
-    };
-    let config = PassConfig::new(model, experts, &options.windows, needs)?;
-    let mtp = mtp.filter(|_| config.context.part == ModelPart::TrunkWithStates);
-    let cut = Cut {
-        n_tokens: options.windows.ctx_size.max(1) as usize,
-        limit: options.chunks.map_or(usize::MAX, |chunks| chunks as usize),
-        parse_special: options.parse_special,
-        answer: options.generate.is_some(),
-    };
-    let windows = Windows::cut(model.vocab(), corpora, cut)?;
-    if let Some((corpus, _)) = corpora.iter().zip(&windows.corpora).find(|(_, windows)| windows.is_empty()) {
-        return Err(ProfileError::NoTokens { corpus: corpus.name.clone() });
-    }
     let mut shapes = self::shapes(experts, |layer| layer.kind != LayerKind::Mtp);
     let mtp_shapes = self::shapes(experts, |layer| mtp == Some(layer.layer));
     let mut mtp_tally = Tally::new(mtp_shapes.clone(), options.weights, windows.parts.len());
@@ -212,6 +239,7 @@ pub fn profile(
         check_not_all_equal(layer, shape.n_expert_used, &usage.total).map_err(TallyError::from)?;
         layers.push(usage);
     }
+    let has_chats = corpora.iter().any(|corpus| corpus.chats().next().is_some());
     let corpora = (0..tokens.len())
         .filter(counted)
         .map(|at| corpora[windows.parts[at].corpus].entry(&windows.parts[at].name, tokens[at]))
@@ -226,6 +254,7 @@ pub fn profile(
         devices,
         ubatches,
         wall,
+        has_chats,
         remarks,
     })
 }
@@ -364,6 +393,7 @@ impl Profile {
                 kv_unified: Some(self.kv_unified),
                 ubatches: Some(self.ubatches.count),
                 largest_ubatch: Some(self.ubatches.largest),
+                chat_date: self.has_chats.then(|| CHAT_DATE.to_owned()),
                 wall_seconds: self.wall.as_secs_f64(),
             },
             corpora: self.corpora,

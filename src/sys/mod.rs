@@ -22,6 +22,7 @@ mod journal;
 mod leftovers;
 #[cfg(feature = "llama")]
 mod machine;
+mod memory;
 mod page_cache;
 mod process;
 mod rename;
@@ -40,6 +41,7 @@ pub use interrupt::{catch_interrupts, interrupts, leave_repeated_interrupts};
 pub use leftovers::{Leftovers, remove_leftovers};
 #[cfg(feature = "llama")]
 pub use machine::{available_memory, usable_cores};
+pub use memory::{forget_peak_memory, peak_memory};
 pub use page_cache::{advise_once, advise_soon, begin_writing};
 pub use process::{ProcessState, ask_to_end, end_with_parent, process_state, signal_name, waits_in};
 pub use space::{check_room, free_bytes};

@@ -98,6 +98,9 @@ pub struct Run {
     /// Tokens of the largest of these.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub largest_ubatch: Option<u32>,
+    /// The day that the chat templates were told, where conversations were rendered.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub chat_date: Option<String>,
     /// Seconds from the first to the last window, loading not included.
     pub wall_seconds: f64,
     /// The runs whose usages were merged into this one; the figures above are then those of the first, and
@@ -130,6 +133,13 @@ pub struct CorpusFile {
     pub bytes: u64,
     /// SHA-256 of the file, in hex.
     pub sha256: String,
+    /// Conversations of the file that could not be read or rendered, and were left out.
+    #[serde(default, skip_serializing_if = "is_zero")]
+    pub left_out: u64,
+}
+
+fn is_zero(count: &u64) -> bool {
+    *count == 0
 }
 
 /// The counts of one layer: all corpora together, and each apart.

@@ -1,7 +1,11 @@
 //! Corpora as the model gets them: windows of tokens, and the part of the corpus that each token counts for.
 
+use super::tokenize::{TextTokenizer, TokenizeError, with_tokenizer};
 use crate::corpus::{Content, CorpusText, GENERATED, RenderedChat};
-use crate::llama::{LlamaError, Token, Vocab};
+use crate::llama::{Token, Vocab};
+use crate::progress::Interrupt;
+use std::ops::Range;
+use std::path::Path;
 
 /// How texts become windows.
 #[derive(Clone, Copy, Debug)]
@@ -14,6 +18,8 @@ pub struct Cut {
     pub parse_special: bool,
     /// Whether the model answers the chats.
     pub answer: bool,
+    /// Ends the cutting when it comes.
+    pub interrupt: Interrupt,
 }
 
 /// Tokens that are computed from an empty context.
@@ -48,17 +54,20 @@ pub struct Windows {
 }
 
 impl Windows {
-    /// Cuts `corpora`. A text ends in a window that may be shorter; each conversation is a text.
+    /// Cuts `corpora`. A text ends in a window that may be shorter; each conversation is a text. No more of a text is
+    /// tokenized than there is room for.
     ///
     /// # Errors
-    /// When a text cannot be tokenized.
-    pub fn cut(vocab: Vocab<'_>, corpora: &[CorpusText], cut: Cut) -> Result<Windows, LlamaError> {
-        let mut windows = Windows::default();
-        for corpus in corpora {
-            windows.corpora.push(Vec::new());
-            windows.cut_corpus(vocab, corpus, cut)?;
-        }
-        Ok(windows)
+    /// When a text cannot be read or tokenized, or the interrupt comes.
+    pub fn cut(vocab: Vocab<'_>, corpora: &[CorpusText], cut: Cut) -> Result<Windows, TokenizeError> {
+        with_tokenizer(vocab, cut.interrupt, |tokenizer| {
+            let mut windows = Windows::default();
+            for corpus in corpora {
+                windows.corpora.push(Vec::new());
+                windows.cut_corpus(tokenizer, corpus, cut)?;
+            }
+            Ok(windows)
+        })
     }
 
     /// Tokens in all windows.
@@ -71,20 +80,26 @@ impl Windows {
         self.corpora.iter().flatten().filter(|window| window.answer.is_some()).count() as u64
     }
 
-    fn cut_corpus(&mut self, vocab: Vocab<'_>, corpus: &CorpusText, cut: Cut) -> Result<(), LlamaError> {
+    fn cut_corpus(
+        &mut self,
+        tokenizer: &TextTokenizer<'_>,
+        corpus: &CorpusText,
+        cut: Cut,
+    ) -> Result<(), TokenizeError> {
         for text in &corpus.texts {
             match &text.content {
-                Content::Plain(text) => {
-                    if self.has_room(cut) {
-                        let tokens = vocab.tokenize(text, cut.parse_special)?;
+                Content::Plain(plain) => {
+                    let room = self.room(cut);
+                    if room > 0 {
+                        let tokens = tokenizer.plain(&text.path, plain, cut.parse_special, room)?;
                         let parts = vec![self.part(&corpus.name); tokens.len()];
-                        self.cut_text(vocab.leading_bos(), tokens, parts, cut);
+                        self.cut_text(tokenizer.vocab().leading_bos(), tokens, parts, cut);
                     }
                 }
                 Content::Chats(chats) => {
                     for chat in chats {
-                        if self.has_room(cut) {
-                            self.cut_chat(vocab, corpus, chat, cut)?;
+                        if self.room(cut) > 0 {
+                            self.cut_chat(tokenizer, corpus, (&text.path, chat), cut)?;
                         }
                     }
                 }
@@ -95,16 +110,16 @@ impl Windows {
 
     fn cut_chat(
         &mut self,
-        vocab: Vocab<'_>,
+        tokenizer: &TextTokenizer<'_>,
         corpus: &CorpusText,
-        chat: &RenderedChat,
+        (path, chat): (&Path, &RenderedChat),
         cut: Cut,
-    ) -> Result<(), LlamaError> {
-        let mut tokens = vocab.tokenize_marked_up(&chat.text)?;
+    ) -> Result<(), TokenizeError> {
+        let mut tokens = tokenizer.chat(path, chat, 0..chat.text.len())?;
         let mut parts = if chat.spans.is_empty() {
             vec![self.part(&corpus.name); tokens.len()]
         } else {
-            let ends = token_ends(&tokens, chat, |text| vocab.tokenize_marked_up(text))?;
+            let ends = token_ends(&tokens, chat, |range| tokenizer.chat(path, chat, range))?;
             let mut parts = Vec::with_capacity(tokens.len());
             for (span, end) in chat.spans.iter().zip(ends) {
                 if end > parts.len() {
@@ -114,7 +129,7 @@ impl Windows {
             parts
         };
         // Most templates write BOS themselves; where the model wants one and the template has none, it is added.
-        let bos = vocab.leading_bos();
+        let bos = tokenizer.vocab().leading_bos();
         if let (Some(bos), Some(&first_part)) = (bos, parts.first())
             && tokens.first() != Some(&bos)
         {
@@ -135,7 +150,7 @@ impl Windows {
     /// Cuts one text, and says whether all of it found room.
     fn cut_text(&mut self, bos: Option<Token>, tokens: Vec<Token>, parts: Vec<u32>, cut: Cut) -> bool {
         for (tokens, parts) in tokens.chunks(cut.n_tokens).zip(parts.chunks(cut.n_tokens)) {
-            if !self.has_room(cut) {
+            if self.room(cut) == 0 {
                 return false;
             }
             let mut tokens = tokens.to_vec();
@@ -149,8 +164,10 @@ impl Windows {
         true
     }
 
-    fn has_room(&self, cut: Cut) -> bool {
-        self.corpora.last().is_some_and(|windows| windows.len() < cut.limit)
+    /// Tokens that the corpus that is being cut has room for.
+    fn room(&self, cut: Cut) -> usize {
+        let windows = self.corpora.last().map_or(0, |windows| cut.limit.saturating_sub(windows.len()));
+        windows.saturating_mul(cut.n_tokens)
     }
 
     /// The index of the part called `name` of the corpus that is being cut.
@@ -173,13 +190,13 @@ impl Windows {
 fn token_ends<E>(
     tokens: &[Token],
     chat: &RenderedChat,
-    mut tokenize: impl FnMut(&str) -> Result<Vec<Token>, E>,
+    mut tokenize: impl FnMut(Range<usize>) -> Result<Vec<Token>, E>,
 ) -> Result<Vec<usize>, E> {
     let mut ends = Vec::with_capacity(chat.spans.len());
     let mut begin = 0;
     let mut apart = Vec::with_capacity(tokens.len());
     for span in &chat.spans {
-        apart.extend(tokenize(&chat.text[begin..span.end])?);
+        apart.extend(tokenize(begin..span.end)?);
         ends.push(apart.len());
         begin = span.end;
     }
@@ -189,7 +206,7 @@ fn token_ends<E>(
     let mut least = 0;
     for (span, end) in chat.spans.iter().zip(&mut ends) {
         if span.end < chat.text.len() {
-            let before = tokenize(&chat.text[..span.end])?;
+            let before = tokenize(0..span.end)?;
             *end = before.iter().zip(tokens).take_while(|(a, b)| a == b).count();
         } else {
             *end = tokens.len();
@@ -229,12 +246,12 @@ mod tests {
     }
 
     fn ends(spans: &[&str]) -> Vec<usize> {
-        let mut chat = RenderedChat { text: String::new(), spans: Vec::new() };
+        let mut chat = RenderedChat { text: String::new(), inputs: Vec::new(), spans: Vec::new() };
         for text in spans {
             chat.text += text;
             chat.spans.push(RoleSpan { role: "user".into(), end: chat.text.len() });
         }
-        token_ends(&tokenize(&chat.text).unwrap(), &chat, tokenize).unwrap()
+        token_ends(&tokenize(&chat.text).unwrap(), &chat, |range| tokenize(&chat.text[range])).unwrap()
     }
 
     #[test]

@@ -6,8 +6,11 @@
 
 mod config;
 mod cut;
+mod pieces;
 mod runner;
+mod tokenize;
 
 pub use config::{KvUnified, NoPass, PassConfig, PassNeeds, WindowOptions};
 pub use cut::{CorpusPart, Cut, Window, Windows};
-pub use runner::{Computed, PassError, Piece, Runner, WindowObserver};
+pub use runner::{Computed, PassError, Piece, Runner, WindowObserver, count_batches};
+pub use tokenize::TokenizeError;

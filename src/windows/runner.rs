@@ -62,6 +62,27 @@ pub struct PassError {
     pub error: LlamaError,
 }
 
+/// How many of `windows` the next batch takes: one at least.
+fn fit(windows: &[Window], n_batch: usize, n_seq: usize) -> usize {
+    let mut n_tokens = 0;
+    let fits = |window: &&Window| {
+        n_tokens += window.tokens.len();
+        n_tokens <= n_batch
+    };
+    windows.iter().take(n_seq).take_while(fits).count().max(1)
+}
+
+/// The batches that [`Runner::run`] makes of `windows`.
+pub fn count_batches(config: &PassConfig, mut windows: &[Window]) -> u64 {
+    let (n_batch, n_seq) = (config.context.n_batch.max(1) as usize, config.context.n_seq as usize);
+    let mut batches = 0;
+    while let Some(window) = windows.first() {
+        batches += window.tokens.len().div_ceil(n_batch).max(1) as u64;
+        windows = &windows[fit(windows, n_batch, n_seq)..];
+    }
+    batches
+}
+
 /// Runs windows through a model.
 pub struct Runner<'m, 'p> {
     context: Context<'m>,
@@ -114,7 +135,7 @@ impl<'m, 'p> Runner<'m, 'p> {
     pub fn run(&mut self, windows: &[Window], observer: &mut dyn WindowObserver) -> Result<(), PassError> {
         let mut first = 0;
         while let Some(rest) = windows.get(first..).filter(|rest| !rest.is_empty()) {
-            let count = self.fit(rest);
+            let count = fit(rest, self.n_batch, self.n_seq);
             self.context.clear().map_err(|error| self.failed(error))?;
             if rest[0].tokens.len() > self.n_batch {
                 self.slices(windows, first, observer)?;
@@ -128,16 +149,6 @@ impl<'m, 'p> Runner<'m, 'p> {
             first += count;
         }
         Ok(())
-    }
-
-    /// How many of `windows` the next batch takes: one at least.
-    fn fit(&self, windows: &[Window]) -> usize {
-        let mut n_tokens = 0;
-        let fits = |window: &&Window| {
-            n_tokens += window.tokens.len();
-            n_tokens <= self.n_batch
-        };
-        windows.iter().take(self.n_seq).take_while(fits).count().max(1)
     }
 
     /// Computes a window that is longer than a batch.

@@ -165,10 +165,10 @@ fn run_profile(subject: &Subject, model: &Model, shape: Shape, weights: bool, mt
         lm_head: shape.head,
         mtp,
     };
-    let file = CorpusFile { path: "text".into(), bytes: 0, sha256: String::new() };
+    let file = CorpusFile { path: "text".into(), bytes: 0, sha256: String::new(), left_out: 0 };
     let corpus = CorpusText {
         name: "text".into(),
-        texts: vec![Text { path: "text.txt".into(), file, content: Content::Plain(text()) }],
+        texts: vec![Text { path: "text.txt".into(), file, content: Content::Plain(text().into()) }],
     };
     profile(model, &subject.experts, &[corpus], &options, &mut Silent)
         .unwrap_or_else(|e| panic!("{shape:?}, weights {weights}: {e}"))

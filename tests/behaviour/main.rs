@@ -1,6 +1,8 @@
 //! The program as its users meet it: arguments in; output, files and exit code out.
 
 #[cfg(feature = "llama")]
+mod bench;
+#[cfg(feature = "llama")]
 mod chat;
 mod documents;
 mod files;

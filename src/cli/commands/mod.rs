@@ -1,8 +1,12 @@
 //! One file a command: its arguments, and what it does.
 
+#[cfg(feature = "llama")]
+pub mod bench;
 pub mod completions;
 #[cfg(feature = "llama")]
 pub mod devices;
+#[cfg(feature = "llama")]
+pub mod dry_run;
 pub mod inspect;
 pub mod man;
 pub mod merge;

@@ -1,5 +1,6 @@
 //! `moeslice profile`: usage of the experts from a model and corpora.
 
+use super::dry_run::{self, LookFlags};
 use crate::cli::console::{Console, print};
 use crate::cli::failure::{Failure, with_hint};
 use crate::cli::flags::llama::LlamaFlags;
@@ -9,7 +10,7 @@ use crate::cli::output_files::{OutputFiles, write_small};
 use crate::corpus::CorpusText;
 use crate::moe::{LayerKind, MoeModel};
 use crate::plan::PlanError;
-use crate::profile::{self, ProfileOptions};
+use crate::profile::{self, ProfileError, ProfileOptions};
 use crate::progress::{Interrupt, Unit, stage};
 use crate::sys::catch_interrupts;
 use crate::usage::Usage;
@@ -24,8 +25,10 @@ pub struct ProfileArgs {
     #[arg(short, long, value_name = "MODEL", env = "LLAMA_ARG_MODEL")]
     pub model: PathBuf,
     /// The usage file to write; "-" for stdout
-    #[arg(short, long, value_name = "U.json")]
-    pub output: PathBuf,
+    #[arg(short, long, value_name = "U.json", required_unless_present_any = ["dry_run", "show_text"])]
+    pub output: Option<PathBuf>,
+    #[command(flatten)]
+    pub look: LookFlags,
     /// Replace an existing output
     #[arg(long)]
     pub force: bool,
@@ -39,23 +42,27 @@ pub struct ProfileArgs {
 
 /// Runs `profile`.
 pub fn profile(args: &ProfileArgs, console: Console) -> Result<(), Failure> {
-    let to_stdout = args.output == Path::new("-");
     args.mtp.refuse_plan("a profile counts")?;
     let model = MoeModel::open(&args.model).map_err(Failure::input)?;
     check_mtp(&model, args.mtp, console)?;
     let corpora = args.texts.read(&model, console)?;
-    if !to_stdout {
+    let to_file = args.output.as_deref().filter(|output| *output != Path::new("-"));
+    if let Some(output) = to_file {
         let mut outputs = OutputFiles::default();
-        outputs.add_small(&args.output, args.force)?;
+        outputs.add_small(output, args.force)?;
         outputs.check_inputs(model.files().chain(args.texts.inputs(&corpora)))?;
     }
-    let interrupt = catch_interrupts();
-    let usage = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
-    if to_stdout {
-        return Ok(print(&usage.to_json())?);
+    if args.look.show_text {
+        return dry_run::show_text(&corpora);
     }
-    write_small(&args.output, usage.to_json().as_bytes(), args.force)?;
-    console.remark(&format!("wrote {}", args.output.display()));
+    let interrupt = catch_interrupts();
+    if args.look.dry_run {
+        return dry_run::dry_run(args, &model, &corpora, (console, interrupt));
+    }
+    let usage = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
+    let Some(output) = to_file else { return Ok(print(&usage.to_json())?) };
+    write_small(output, usage.to_json().as_bytes(), args.force)?;
+    console.remark(&format!("wrote {}", output.display()));
     Ok(())
 }
 
@@ -85,6 +92,42 @@ fn check_mtp(model: &MoeModel, flag: MtpFlag, console: Console) -> Result<(), Fa
     }
 }
 
+/// How the texts are profiled.
+pub fn options(
+    texts: &TextFlags,
+    flags: &LlamaFlags,
+    mtp: MtpFlag,
+    ctx_size: u32,
+    interrupt: Interrupt,
+) -> ProfileOptions {
+    ProfileOptions {
+        windows: WindowOptions {
+            ctx_size,
+            batch_size: flags.batch_size,
+            ubatch_size: flags.ubatch_size,
+            kv_unified: flags.kv_unified,
+            settings: flags.settings(interrupt),
+        },
+        chunks: texts.chunks,
+        weights: texts.collects_weights(),
+        parse_special: texts.parse_special,
+        generate: texts.generate,
+        lm_head: texts.lm_head,
+        mtp: mtp.runs_block(),
+    }
+}
+
+/// What failed, as the command ends with it.
+pub fn failure(error: ProfileError) -> Failure {
+    match error {
+        error if error.is_interrupt() => Failure::Interrupted,
+        error @ (ProfileError::NoTokens { .. } | ProfileError::NoPass(_) | ProfileError::Text(_)) => {
+            Failure::input(error)
+        }
+        error => Failure::running(error),
+    }
+}
+
 /// Loads the model and profiles it with `corpora`.
 pub fn run_profile(
     model: &MoeModel,
@@ -99,38 +142,18 @@ pub fn run_profile(
     placement.mtp = mtp.runs_block() && model.experts.mtp_that_runs().is_some();
     let first = model.files().next().unwrap_or(model.path());
     let loaded = flags.load(backend, first, &placement, console, interrupt)?;
-    let ctx_size = flags.window(&loaded);
+    let ctx_size = flags.window(&model.file);
     if ctx_size > loaded.n_ctx_train() {
         let (asked, trained) = (ctx_size, loaded.n_ctx_train());
         console.remark(&format!(
             "windows of {asked} tokens (-c) are longer than the {trained} that the model was trained on"
         ));
     }
-    let options = ProfileOptions {
-        windows: WindowOptions {
-            ctx_size,
-            batch_size: flags.batch_size,
-            ubatch_size: flags.ubatch_size,
-            kv_unified: flags.kv_unified,
-            settings: flags.settings(interrupt),
-        },
-        chunks: texts.chunks,
-        weights: texts.collects_weights(),
-        parse_special: texts.parse_special,
-        generate: texts.generate,
-        lm_head: texts.lm_head,
-        mtp: mtp.runs_block(),
-    };
+    let options = options(texts, flags, mtp, ctx_size, interrupt);
     let profiled = stage(&mut *console.progress(), "profiling", Unit::Tokens, |progress| {
         profile::profile(&loaded, &model.experts, corpora, &options, progress)
     });
-    let profiled = profiled.map_err(|error| match error {
-        error if error.is_interrupt() => Failure::Interrupted,
-        error @ (profile::ProfileError::NoTokens { .. } | profile::ProfileError::NoPass(_)) => {
-            Failure::input(error)
-        }
-        error => Failure::running(error),
-    })?;
+    let profiled = profiled.map_err(failure)?;
     say_what_was_profiled(&profiled, console);
     let circumstances =
         profile::Circumstances { llama_cpp: backend.version(), variables: backend.variables(), ctx_size };

@@ -7,6 +7,7 @@ use super::llama_values::{
 };
 use crate::cli::console::Console;
 use crate::cli::failure::Failure;
+use crate::gguf;
 use crate::llama::{
     Backend, BufferType, CacheType, ContextSettings, Device, DeviceKind, FlashAttention, LlamaError,
     LoadMode, Model, Numa, Placement, SplitMode,
@@ -156,12 +157,29 @@ impl LlamaFlags {
             op_offload: !self.no_op_offload,
             moe_cache_bytes: (self.moe_cache_mib as usize) << 20,
             interrupt,
+            ..ContextSettings::default()
         }
     }
 
     /// Tokens of a window of `model`.
-    pub fn window(&self, model: &Model) -> u32 {
-        if self.ctx_size == 0 { model.n_ctx_train().max(1) } else { self.ctx_size }
+    pub fn window(&self, model: &gguf::Model) -> u32 {
+        let trained = || model.arch_value("context_length").and_then(|value| value.as_u64());
+        match self.ctx_size {
+            0 => trained().and_then(|tokens| u32::try_from(tokens).ok()).unwrap_or(512).max(1),
+            tokens => tokens,
+        }
+    }
+
+    /// The devices that would compute a model placed so, as llama.cpp chooses them: discrete GPUs where there are any,
+    /// else integrated ones, else the processor.
+    pub fn devices(&self, backend: &Backend, placement: &Placement) -> Vec<Device> {
+        let all = backend.devices();
+        let of = |kind| all.iter().filter(|device| device.kind == kind).cloned().collect::<Vec<Device>>();
+        let gpus = placement.devices.clone().unwrap_or_else(|| {
+            let discrete = of(DeviceKind::Gpu);
+            if discrete.is_empty() { of(DeviceKind::IntegratedGpu) } else { discrete }
+        });
+        if gpus.is_empty() || self.gpu_layers == LayerCount::Some(0) { of(DeviceKind::Cpu) } else { gpus }
     }
 
     /// Whether no device but the processor is named.
@@ -218,6 +236,7 @@ impl LlamaFlags {
             no_host: self.no_host,
             check_tensors: self.check_tensors,
             mtp: false,
+            vocab_only: false,
         })
     }
 

@@ -33,6 +33,9 @@ pub struct TextFlags {
     /// Render chats with this template, a file or the text itself, instead of the model's own
     #[arg(long, value_name = "FILE|JINJA")]
     pub chat_template: Option<String>,
+    /// Leave out chats that cannot be read or rendered, and count them in the usage file
+    #[arg(long)]
+    pub skip_bad: bool,
     /// Compute the logits too, even where the routing can be had without them
     #[arg(long, hide = true)]
     pub lm_head: bool,
@@ -84,12 +87,16 @@ impl TextFlags {
             let tokens = metadata.get("tokenizer.ggml.tokens")?.as_array()?;
             tokens.iter().nth(usize::try_from(id).ok()?)?.as_str().map(str::to_owned)
         };
+        let tool_template = metadata.get("tokenizer.chat_template.tool_use").and_then(|value| value.as_str());
+        let tool_template = tool_template.filter(|_| self.chat_template.is_none()).map(str::to_owned);
         Ok(ChatReader {
             template,
+            tool_template,
             bos: token("tokenizer.ggml.bos_token_id").unwrap_or_default(),
             eos: token("tokenizer.ggml.eos_token_id").unwrap_or_default(),
             by_role: self.by_role,
             answer: self.generate.is_some(),
+            skip_bad: self.skip_bad,
         })
     }
 
@@ -116,6 +123,7 @@ impl TextFlags {
             (self.by_role, "--by-role"),
             (self.generate.is_some(), "--generate"),
             (self.chat_template.is_some(), "--chat-template"),
+            (self.skip_bad, "--skip-bad"),
         ];
         match flags.iter().find(|(given, _)| *given) {
             Some((_, flag)) if corpora.iter().all(|corpus| corpus.chats().next().is_none()) => {

@@ -1,7 +1,8 @@
 //! Which span of a rendered conversation belongs to which message.
 
 use super::conversation::Message;
-use minijinja::{Error, Value};
+use crate::json::Json;
+use std::ops::Range;
 
 /// Stands in for the text of a message, to see where it lands. A character of the private use area, with which no real
 /// text begins or ends.
@@ -12,14 +13,16 @@ const MARK: &str = "\u{F8FF}";
 /// A message goes as far as the rendering of the conversation up to it, so that the tokens that close it are its own,
 /// and those that open the next one are the next one's. Many templates render the same message otherwise when it is
 /// the last one, or join it with the next; then it ends after its text and what closes it in both renderings.
-/// What follows the last message, such as the beginning of an answer, is in no span.
+/// Where neither shows anything, it ends with the part of the text that comes from the conversation and holds its text:
+/// `inputs` are those parts. What follows the last message, such as the beginning of an answer, is in no span.
 pub(super) fn ends(
     messages: &[Message],
     full: &str,
-    render_all: impl Fn(&[Value]) -> Result<String, Error>,
-    render_part: impl Fn(&[Value]) -> Result<String, Error>,
+    inputs: &[Range<usize>],
+    render_all: impl Fn(&[Json]) -> Result<String, String>,
+    render_part: impl Fn(&[Json]) -> Result<String, String>,
 ) -> Vec<usize> {
-    let values: Vec<Value> = messages.iter().map(|message| message.value.clone()).collect();
+    let values: Vec<Json> = messages.iter().map(|message| message.value.clone()).collect();
     let mut ends = Vec::with_capacity(messages.len());
     let mut begin = 0;
     for (at, message) in messages.iter().enumerate() {
@@ -42,8 +45,8 @@ pub(super) fn ends(
                         let closing = if after.starts_with(closing) { closing.len() } else { 0 };
                         full.len() - after.len() + closing
                     }
-                    // Nothing can be learned about this message: it shares the span of the next.
-                    Err(_) => begin,
+                    // Where nothing can be learned about this message, it shares the span of the next.
+                    Err(_) => input_with(message.content.trim(), full, inputs, begin).unwrap_or(begin),
                 }
             }
         };
@@ -51,6 +54,14 @@ pub(super) fn ends(
         ends.push(begin);
     }
     ends
+}
+
+/// Where the first part of the conversation behind `begin` ends that holds `content`.
+fn input_with(content: &str, full: &str, inputs: &[Range<usize>], begin: usize) -> Option<usize> {
+    let found = inputs.iter().find(|input| {
+        input.start >= begin && !content.is_empty() && full[(*input).clone()].contains(content)
+    });
+    found.map(|input| input.end)
 }
 
 /// What stands in `text` behind the only place where `other` differs from it.

@@ -2,6 +2,8 @@
 
 use super::*;
 
+mod forms;
+
 /// Special tokens around every message.
 const CHATML: &str = "\
 {%- for message in messages -%}
@@ -24,7 +26,7 @@ const HEADERS: &str = "\
     {%- set system = '' %}
 {%- endif %}
 {{- '<|header|>system<|end|>\n\nToday: ' + date_string + '\n' }}
-{%- if tools is not none %}
+{%- if tools %}
     {{- 'Tools: ' + tools | tojson + '\n' }}
 {%- endif %}
 {{- system + '<|eot|>' }}
@@ -93,6 +95,9 @@ const THINKING: &str = "\
 
 const TALK: &str = r#"{"messages":[{"role":"system","content":"Be brief."},{"role":"user","content":"Hi there"},{"role":"assistant","content":"Hello."},{"role":"user","content":" Who? "}]}"#;
 
+/// The same without the system message, which llama.cpp joins with the next where a template knows none.
+const TWO: &str = r#"{"messages":[{"role":"user","content":"Hi there"},{"role":"assistant","content":"Hello."},{"role":"user","content":" Who? "}]}"#;
+
 fn reader(template: &str) -> ChatReader {
     ChatReader {
         template: Some(ChatTemplate { text: template.into(), origin: "the test's template".into() }),
@@ -103,7 +108,7 @@ fn reader(template: &str) -> ChatReader {
 }
 
 fn text(template: &str, line: &str) -> String {
-    let chats = reader(template).read(Path::new("t.jsonl"), line).unwrap();
+    let chats = reader(template).read(Path::new("t.jsonl"), line).unwrap().chats;
     assert_eq!(chats.len(), 1);
     chats.into_iter().next().unwrap().text
 }
@@ -116,7 +121,7 @@ fn error(template: &str, content: &str) -> String {
 /// The text of each span, with its role.
 fn by_role(template: &str, line: &str, answer: bool) -> Vec<(String, String)> {
     let reader = ChatReader { by_role: true, answer, ..reader(template) };
-    let chat = reader.read(Path::new("t.jsonl"), line).unwrap().remove(0);
+    let chat = reader.read(Path::new("t.jsonl"), line).unwrap().chats.remove(0);
     assert_eq!(chat.spans.last().unwrap().end, chat.text.len());
     let mut begin = 0;
     let cut = chat.spans.iter().map(|span| {
@@ -140,7 +145,7 @@ fn usual_shapes_of_a_conversation_render_alike() {
         r#"{"messages":[{"role":"user","content":"Hi"},{"role":"assistant","content":"Ho"}]}"#,
         r#"[{"role":"user","content":"Hi"},{"role":"assistant","content":"Ho"}]"#,
         r#"{"id":7,"conversations":[{"from":"human","value":"Hi"},{"from":"gpt","value":"Ho"}]}"#,
-        r#"{"messages":[{"role":"user","content":[{"type":"text","text":"H"},{"type":"text","text":"i"}]},{"role":"assistant","content":["Ho"]}]}"#,
+        r#"{"messages":[{"role":"user","content":[{"type":"text","text":"Hi"}]},{"role":"assistant","content":["Ho"]}]}"#,
     ] {
         assert_eq!(text(CHATML, line), wanted, "{line}");
     }
@@ -149,10 +154,10 @@ fn usual_shapes_of_a_conversation_render_alike() {
 #[test]
 fn lines_are_conversations_and_empty_lines_are_skipped() {
     let content = "\r\n[{\"role\":\"user\",\"content\":\"a\"}]\r\n \n[{\"role\":\"user\",\"content\":\"b\"}]";
-    let chats = reader(CHATML).read(Path::new("t.jsonl"), content).unwrap();
+    let chats = reader(CHATML).read(Path::new("t.jsonl"), content).unwrap().chats;
     let texts: Vec<&str> = chats.iter().map(|chat| chat.text.as_str()).collect();
     assert_eq!(texts, ["<|im_start|>user\na<|im_end|>\n", "<|im_start|>user\nb<|im_end|>\n"]);
-    assert_eq!(ChatReader::default().read(Path::new("t.jsonl"), "\n\n").unwrap(), []);
+    assert_eq!(ChatReader::default().read(Path::new("t.jsonl"), "\n\n").unwrap(), ReadChats::default());
 }
 
 #[test]
@@ -167,8 +172,10 @@ fn invalid_conversation_is_refused_with_file_and_line() {
         ("[7]", "message 1: not an object"),
         (r#"[{"content":"a"}]"#, "message 1: it does not say whose it is"),
         (r#"[{"role":7,"content":"a"}]"#, "role is not a string"),
-        (r#"[{"role":"a/b","content":"a"}]"#, "\"a/b\""),
-        (r#"[{"role":"generated","content":"a"}]"#, "\"generated\""),
+        (r#"[{"role":"","content":"a"}]"#, "role is empty"),
+        (r#"{"messages":[{"role":"user","content":"a"}],"tools":"x"}"#, "not JSON"),
+        (r#"{"messages":[{"role":"user","content":"a"}],"tools":[{}]}"#, "tool 1 has no name"),
+        (r#"[{"role":"assistant","tool_calls":[{"function":{}}]}]"#, "tool call 1 has no name"),
         (r#"[{"role":"user"}]"#, "message 1: it has no text"),
         (r#"[{"role":"user","content":null}]"#, "message 1: it has no text"),
         (r#"[{"role":"user","content":{"text":"a"}}]"#, "neither a string nor a list"),
@@ -204,12 +211,6 @@ fn template_exception_is_reported_in_its_own_words() {
 }
 
 #[test]
-fn endless_template_is_stopped() {
-    let loops = "{% for a in range(9999) %}{% for b in range(9999) %}{% for c in range(9999) %}{% endfor %}{% endfor %}{% endfor %}";
-    assert!(error(loops, TALK).contains("fuel"));
-}
-
-#[test]
 fn template_of_headers_and_date_renders_without_tools() {
     assert_eq!(
         text(HEADERS, TALK),
@@ -220,24 +221,24 @@ fn template_of_headers_and_date_renders_without_tools() {
 
 #[test]
 fn tools_and_calls_render_as_python_json() {
-    let line = r#"{"tools":[{"name":"f","about":"it's <b> & ü","args":[]}],"messages":[{"role":"user","content":"Hi"}]}"#;
-    let wanted = r#"Tools: [{"name": "f", "about": "it's <b> & ü", "args": []}]"#;
+    let line = r#"{"tools":[{"name":"f","description":"it's <b> & ü","parameters":{"z":[],"a":1}}],"messages":[{"role":"user","content":"Hi"}]}"#;
+    let wanted = r#"Tools: [{"type": "function", "function": {"name": "f", "description": "it's <b> & ü", "parameters": {"z": [], "a": 1}}}]"#;
     assert!(text(HEADERS, line).contains(wanted), "{}", text(HEADERS, line));
-    let call = r#"[{"role":"assistant","content":null,"tool_calls":[{"name":"f","arguments":{"z":1,"a":[1.5,true,null]}}]}]"#;
+    let line = line.replace(r#"{"z":[],"a":1}"#, r#"{"z":1,"a":[1.5,true,null]}"#);
     let dump = |options: &str| {
-        let template = "{% for m in messages %}{{ m.content is none }} {{ m.tool_calls[0].arguments | tojson(OPTIONS) }}{% endfor %}";
-        text(&template.replace("OPTIONS", options), call)
+        let template = "{{ tools[0].function.parameters | tojson(OPTIONS) }}{% for m in messages %}{{ m.content[:0] }}{% endfor %}";
+        text(&template.replace("OPTIONS", options), &line)
     };
-    assert_eq!(dump(""), r#"True {"z": 1, "a": [1.5, true, null]}"#);
-    assert_eq!(dump("separators=(',', ':')"), r#"True {"z":1,"a":[1.5,true,null]}"#);
-    assert_eq!(dump("sort_keys=true, ensure_ascii=false"), r#"True {"a": [1.5, true, null], "z": 1}"#);
-    assert_eq!(dump("indent=1"), "True {\n \"z\": 1,\n \"a\": [\n  1.5,\n  true,\n  null\n ]\n}");
+    assert_eq!(dump(""), r#"{"z": 1, "a": [1.5, true, null]}"#);
+    assert_eq!(dump("separators=(',', ':')"), r#"{"z":1,"a":[1.5,true,null]}"#);
+    assert_eq!(dump("sort_keys=true, ensure_ascii=false"), r#"{"a": [1.5, true, null], "z": 1}"#);
+    assert_eq!(dump("indent=1"), "{\n \"z\": 1,\n \"a\": [\n  1.5,\n  true,\n  null\n ]\n}");
 }
 
 #[test]
 fn blocks_are_trimmed_as_in_transformers() {
     let template = "{% for m in messages %}\n    {% if m.role == 'user' %}\n{{ m.content }}\n    {% endif %}\n{% endfor %}\n";
-    assert_eq!(text(template, TALK), "Hi there\n Who? \n");
+    assert_eq!(text(template, TWO), "Hi there\n Who? \n");
 }
 
 #[test]
@@ -253,14 +254,13 @@ fn template_with_crlf_renders_plain_newlines() {
 fn generation_marks_and_loop_controls_are_accepted() {
     let template = "{% for m in messages %}{%- if m.role == 'system' -%}{% continue %}{% endif %}\
                     {%- generation -%}[{{ m.content }}]{%- endgeneration -%}{% endfor %}";
-    assert_eq!(text(template, TALK), "[Hi there][Hello.][ Who? ]");
+    assert_eq!(text(template, TWO), "[Hi there][Hello.][ Who? ]");
 }
 
 #[test]
 fn date_in_template_is_the_same_every_day() {
     let date = |format: &str| text(&format!("{{{{ strftime_now('{format}') }}}}"), TALK);
     assert_eq!(date("%A, %-d %B %Y %H:%M:%S %p %%"), "Thursday, 1 January 2026 00:00:00 AM %");
-    assert!(error("{{ strftime_now('%Q') }}", TALK).contains("%Q"));
 }
 
 #[test]
@@ -317,12 +317,13 @@ fn message_rendered_differently_as_last_keeps_its_closing() {
 fn answer_replaces_the_last_answer() {
     let line = r#"[{"role":"user","content":"Hi"},{"role":"assistant","content":"Ho"}]"#;
     let reader = ChatReader { answer: true, ..reader(CHATML) };
-    let chat = reader.read(Path::new("t.jsonl"), line).unwrap().remove(0);
+    let chat = reader.read(Path::new("t.jsonl"), line).unwrap().chats.remove(0);
     assert_eq!(chat.text, "<|im_start|>user\nHi<|im_end|>\n<|im_start|>assistant\n");
     assert_spans(
         &by_role(CHATML, line, true),
         &[("user", "<|im_start|>user\nHi<|im_end|>\n"), ("assistant", "<|im_start|>assistant\n")],
     );
     let nothing = reader.read(Path::new("t.jsonl"), r#"[{"role":"assistant","content":"Ho"}]"#);
-    assert!(matches!(nothing, Err(ChatError::NothingToAnswer { line: 1, .. })), "{nothing:?}");
+    let Err(ChatError::Bad { bad, total: 1, .. }) = nothing else { panic!("{nothing:?}") };
+    assert_eq!(bad, [(1, BadChat::NothingToAnswer)]);
 }

@@ -147,7 +147,7 @@ fn usage_of_another_model_is_refused_and_quantisation_accepted() {
 
 #[test]
 fn corpus_of_several_files_has_one_hash() {
-    let file = |sha256: &str| CorpusFile { path: "a".into(), bytes: 1, sha256: sha256.into() };
+    let file = |sha256: &str| CorpusFile { path: "a".into(), bytes: 1, sha256: sha256.into(), left_out: 0 };
     let corpus = |files| Corpus { name: "dev".into(), files, tokens: 1 };
     assert_eq!(corpus(vec![file("ab")]).sha256(), "ab");
     // printf 'ab\ncd\n' | sha256sum

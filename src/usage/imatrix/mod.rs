@@ -101,7 +101,7 @@ pub fn import(path: &Path, corpus: &str, model: &MoeModel) -> Result<Imported, I
 fn corpus_file(path: &Path) -> Result<CorpusFile, ImatrixError> {
     let hashed = File::open(path).and_then(digest::sha256_of_file);
     let (bytes, sha256) = hashed.map_err(|error| ImatrixError::Read { path: path.into(), error })?;
-    Ok(CorpusFile { path: name_of(path), bytes, sha256 })
+    Ok(CorpusFile { path: name_of(path), bytes, sha256, left_out: 0 })
 }
 
 struct CountsReader<'a> {

@@ -70,8 +70,12 @@ fn text_in_two_usages_is_refused() {
     renamed.corpora[0].files[0].sha256 = "hash-dev".into();
     assert!(twice(usage("dev"), renamed.clone()));
     // one text in common, under another name
-    let file =
-        |sha256: &str, bytes| super::super::CorpusFile { path: "x".into(), bytes, sha256: sha256.into() };
+    let file = |sha256: &str, bytes| super::super::CorpusFile {
+        path: "x".into(),
+        bytes,
+        sha256: sha256.into(),
+        left_out: 0,
+    };
     renamed.corpora[0].files.push(file("hash-pm", 5));
     assert!(!twice(usage("dev"), renamed.clone()));
     // and under the same name
