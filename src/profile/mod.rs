@@ -1,6 +1,8 @@
 //! From texts and a model to the usage of its experts.
 
 #[cfg(feature = "llama")]
+mod counting;
+#[cfg(feature = "llama")]
 mod mtp_pass;
 #[cfg(feature = "llama")]
 mod outline;

@@ -1,16 +1,16 @@
 //! The profile pass: every window of every corpus through the model, routing observed.
 
+use super::counting::{CheckError, Counting};
 use super::mtp_pass::MtpPass;
 use super::routing::{RoutingObserver, Ubatches};
 use super::tally::{LayerShape, Tally, TallyError};
 use crate::corpus::{CHAT_DATE, CorpusText};
-use crate::llama::{LlamaError, Model, ModelPart, Node, ObserveError, Observer, Token};
+use crate::llama::{LlamaError, Model, ModelPart, Token};
 use crate::moe::{ExpertLayer, Experts, Identity, LayerKind};
 use crate::progress::Progress;
 use crate::usage::{Corpus, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage, check_not_all_equal};
 use crate::windows::{
-    Computed, Cut, NoPass, PassConfig, PassError, PassNeeds, Runner, TokenizeError, Window, WindowObserver,
-    WindowOptions, Windows,
+    Cut, NoPass, PassConfig, PassError, PassNeeds, Runner, TokenizeError, Window, WindowOptions, Windows,
 };
 use std::collections::BTreeMap;
 use std::path::Path;
@@ -79,6 +79,15 @@ pub enum ProfileError {
         /// Layer, corpus and numbers.
         what: String,
     },
+}
+
+impl From<CheckError> for ProfileError {
+    fn from(error: CheckError) -> Self {
+        match error {
+            CheckError::Llama(error) => error.into(),
+            CheckError::Tally(error) => error.into(),
+        }
+    }
 }
 
 impl ProfileError {
@@ -266,47 +275,6 @@ fn shapes(experts: &Experts, wanted: impl Fn(&ExpertLayer) -> bool) -> BTreeMap<
     experts.layers.iter().filter(|layer| wanted(layer)).map(|layer| (layer.layer, shape(layer))).collect()
 }
 
-/// What watches the pass: the counts of the trunk, and the block of multi-token prediction behind it.
-struct Counting<'p> {
-    routing: RoutingObserver<'p>,
-    mtp: Option<MtpPass<'p, 'p>>,
-}
-
-impl Counting<'_> {
-    /// What cannot be right is said after the first corpus, not after the last.
-    fn check(&mut self) -> Result<(), ProfileError> {
-        self.routing.tally().map_err(LlamaError::from)?.check()?;
-        if let Some(mtp) = &mut self.mtp {
-            mtp.observer.tally().map_err(LlamaError::from)?.check()?;
-        }
-        Ok(())
-    }
-}
-
-impl Observer for Counting<'_> {
-    fn wants(&mut self, node: &Node<'_>) -> bool {
-        self.routing.wants(node)
-    }
-
-    fn observe(&mut self, node: &mut Node<'_>) -> Result<(), ObserveError> {
-        self.routing.observe(node)
-    }
-
-    fn is_done(&self) -> bool {
-        self.routing.is_done()
-    }
-}
-
-impl WindowObserver for Counting<'_> {
-    fn begin_batch(&mut self, parts: &[u32]) -> Result<(), ObserveError> {
-        self.routing.begin_batch(parts)
-    }
-
-    fn end_batch(&mut self, computed: &Computed<'_>) -> Result<(), LlamaError> {
-        self.mtp.as_mut().map_or(Ok(()), |mtp| mtp.follow(computed))
-    }
-}
-
 /// A pass that is running.
 struct Pass<'p> {
     model: &'p Model,
@@ -326,7 +294,7 @@ impl Pass<'_> {
                 self.answer(corpus, tokens.len() as u32, *part)?;
             }
         }
-        self.counting.check()
+        self.counting.check().map_err(ProfileError::from)
     }
 
     /// Lets the model go on after a window of `position` tokens: each time the likeliest token, until it ends or has

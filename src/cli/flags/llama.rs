@@ -2,15 +2,15 @@
 //! values and environment variables are llama.cpp's.
 
 use super::llama_values::{
-    LayerCount, Overrides, Shares, cache_type, flash_attention, gpu_layers, kv_overrides, kv_unified,
-    load_mode, numa, shares, split_mode, switch, threads, truthy,
+    LayerCount, Margins, Overrides, Shares, cache_type, flash_attention, gpu_layers, kv_overrides,
+    kv_unified, load_mode, margins, numa, shares, split_mode, switch, threads, truthy,
 };
 use crate::cli::console::Console;
 use crate::cli::failure::Failure;
 use crate::gguf;
 use crate::llama::{
-    Backend, BufferType, CacheType, ContextSettings, Device, DeviceKind, FlashAttention, LlamaError,
-    LoadMode, Model, Numa, Placement, SplitMode,
+    Backend, BufferType, CacheType, ContextOptions, ContextSettings, Device, DeviceKind, Fit, FlashAttention,
+    LlamaError, LoadMode, Model, ModelPart, Numa, PassOutputs, Placement, SplitMode,
 };
 use crate::progress::{Interrupt, Unit, stage};
 use crate::sys::usable_cores;
@@ -48,6 +48,12 @@ pub struct LlamaFlags {
     /// Layers to put on the GPU: a number, "all", or "auto" for as many as fit (-ngl)
     #[arg(long, value_name = "N", default_value = "auto", env = "LLAMA_ARG_N_GPU_LAYERS", value_parser = gpu_layers, allow_negative_numbers = true)]
     pub gpu_layers: LayerCount,
+    /// Put on the GPU what fits into its free memory, where -ngl, -ts and -ot leave that open (-fit)
+    #[arg(long, value_name = "on|off", default_value = "on", env = "LLAMA_ARG_FIT", value_parser = switch, action = clap::ArgAction::Set)]
+    pub fit: bool,
+    /// Memory of each GPU, in MiB, that --fit leaves free (-fitt)
+    #[arg(long, value_name = "MIB,…", default_value = "1024", env = "LLAMA_ARG_FIT_TARGET", value_parser = margins)]
+    pub fit_target: Margins,
     /// Devices to run on, separated by commas; "none" for the processor alone (-dev)
     #[arg(long, value_name = "DEV,…", value_delimiter = ',', env = "LLAMA_ARG_DEVICE")]
     pub device: Vec<String>,
@@ -276,6 +282,49 @@ impl LlamaFlags {
         Ok(overrides)
     }
 
+    /// The placement with as much of the model on the GPUs as fits.
+    fn fitted(
+        &self,
+        backend: &'static Backend,
+        path: &Path,
+        placement: &Placement,
+        console: Console,
+    ) -> Result<Placement, Failure> {
+        let asked = placement.clone();
+        let open = self.gpu_layers == LayerCount::Auto;
+        if !self.fit || !open || !self.devices(backend, placement).iter().any(Device::is_gpu) {
+            return Ok(asked);
+        }
+        // The larger of the contexts that a pass may make: a window, or an ubatch of several.
+        let n_ubatch =
+            if self.ubatch_size == 0 { self.batch_size } else { self.ubatch_size.min(self.batch_size) };
+        let n_ctx = if self.ctx_size == 0 { 0 } else { self.ctx_size.max(n_ubatch) };
+        let context = ContextOptions {
+            n_ctx,
+            n_seq: 1,
+            n_batch: self.batch_size,
+            n_ubatch,
+            kv_unified: true,
+            outputs: PassOutputs::None,
+            part: ModelPart::Trunk,
+            settings: self.settings(Interrupt::NEVER),
+        };
+        match asked.fitted(backend, path, &context, &self.fit_target).map_err(Failure::running)? {
+            Fit::Fits(fitted) => {
+                console.detail(&format!(
+                    "--fit: {} layers on the GPU, {} patterns of tensors elsewhere",
+                    if fitted.gpu_layers < 0 { "all".to_owned() } else { fitted.gpu_layers.to_string() },
+                    fitted.overrides.len()
+                ));
+                Ok(fitted)
+            }
+            Fit::DoesNotFit(why) => {
+                console.detail(&format!("--fit changes nothing: {why}"));
+                Ok(asked)
+            }
+        }
+    }
+
     /// Loads the model, with a progress bar.
     pub fn load(
         &self,
@@ -285,8 +334,9 @@ impl LlamaFlags {
         console: Console,
         interrupt: Interrupt,
     ) -> Result<Model, Failure> {
+        let placement = self.fitted(backend, path, placement, console)?;
         let model = stage(&mut *console.progress(), "loading", Unit::Percent, |progress| {
-            Model::load(backend, path, placement, progress, interrupt)
+            Model::load(backend, path, &placement, progress, interrupt)
         });
         let model = model.map_err(|error| match error {
             LlamaError::Interrupted => Failure::Interrupted,

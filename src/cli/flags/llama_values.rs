@@ -7,6 +7,9 @@ use std::sync::Arc;
 /// Shares of a model.
 pub type Shares = Arc<[f32]>;
 
+/// Bytes to leave free on each device.
+pub type Margins = Arc<[usize]>;
+
 /// Metadata of one `--override-kv`.
 pub type Overrides = Arc<[KvOverride]>;
 
@@ -108,6 +111,16 @@ pub fn shares(text: &str) -> Result<Shares, String> {
     parts.map(share).collect()
 }
 
+/// `--fit-target`: MiB between commas or slashes, as bytes.
+pub fn margins(text: &str) -> Result<Margins, String> {
+    let parts = text.split([',', '/']).filter(|part| !part.is_empty());
+    let bytes = |part: &str| {
+        let mib = part.trim().parse::<usize>().ok().and_then(|mib| mib.checked_mul(1 << 20));
+        mib.ok_or_else(|| format!("{part:?} is not a number of MiB"))
+    };
+    parts.map(bytes).collect()
+}
+
 /// `-ctk` and `-ctv`.
 pub fn cache_type(text: &str) -> Result<CacheType, String> {
     CacheType::named(text).ok_or_else(|| format!("expected one of {}", CacheType::names().join(", ")))
@@ -189,6 +202,7 @@ mod tests {
     fn values_of_several_parts_are_read_part_by_part() {
         assert_eq!(shares("3,1").unwrap().as_ref(), [3.0, 1.0]);
         assert_eq!(shares("3/1").unwrap().as_ref(), [3.0, 1.0]);
+        assert_eq!(margins("1024,0").unwrap().as_ref(), [1 << 30, 0]);
         assert!(shares("3,x").is_err() && shares("-1").is_err());
         let given = kv_overrides("a.b=bool:false,c=int:-3,d=\"str:x,y\",e=float:0.5").unwrap();
         let values: Vec<_> = given.iter().map(|entry| (entry.key.as_str(), entry.value.clone())).collect();
