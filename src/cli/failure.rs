@@ -176,6 +176,18 @@ impl From<Interrupted> for Failure {
 }
 
 #[cfg(feature = "llama")]
+impl From<crate::profile::ProfileError> for Failure {
+    fn from(error: crate::profile::ProfileError) -> Self {
+        use crate::profile::ProfileError::{NoPass, NoTokens, Text};
+        match error {
+            error if error.is_interrupt() => Failure::Interrupted,
+            error @ (NoTokens { .. } | NoPass(_) | Text(_)) => Failure::input(error),
+            error => Failure::running(error),
+        }
+    }
+}
+
+#[cfg(feature = "llama")]
 impl From<crate::llama::LlamaError> for Failure {
     fn from(error: crate::llama::LlamaError) -> Self {
         match error {

@@ -173,7 +173,8 @@ impl PlainReader<'_> {
     pub fn read(&mut self, text: &mut String) -> Result<bool, CorpusError> {
         match &mut self.source {
             Source::Memory(rest) => {
-                let end = rest.floor_char_boundary(PIECE);
+                let end =
+                    (0..=PIECE.min(rest.len())).rev().find(|&end| rest.is_char_boundary(end)).unwrap_or(0);
                 text.push_str(&rest[..end]);
                 *rest = &rest[end..];
                 Ok(end > 0)

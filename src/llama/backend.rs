@@ -1,6 +1,7 @@
 //! The one-time start of llama.cpp, and its devices.
 
 use super::error::LlamaError;
+use super::numa::Numa;
 use super::{ffi, log};
 use crate::sys::set_unset_variable;
 use once_cell::sync::OnceCell;
@@ -72,17 +73,6 @@ pub struct BufferType {
 unsafe impl Send for BufferType {}
 // SAFETY: as above; all that is read through the pointer is immutable.
 unsafe impl Sync for BufferType {}
-
-/// How threads and memory are spread over the nodes of a machine with several.
-#[derive(Clone, Copy, Debug, PartialEq, Eq)]
-pub enum Numa {
-    /// Evenly over all nodes.
-    Distribute,
-    /// On the node where the program started.
-    Isolate,
-    /// As `numactl` was told.
-    Numactl,
-}
 
 static BACKEND: OnceCell<Backend> = OnceCell::new();
 

@@ -1,13 +1,13 @@
 //! `moeslice profile --dry-run` and `--show-text`: what would run, and what the model would read.
 
-use super::profile::{ProfileArgs, failure, options};
 use crate::cli::console::{Console, print, print_json};
 use crate::cli::failure::Failure;
+use crate::cli::flags::llama::LlamaFlags;
 use crate::corpus::{Content, CorpusText};
 use crate::llama::{Device, Model, Placement};
 use crate::moe::MoeModel;
-use crate::profile::{Outline, outline};
-use crate::progress::{Interrupt, Silent};
+use crate::profile::{Outline, ProfileOptions, outline};
+use crate::progress::Silent;
 use crate::report::plain;
 use crate::units::ByteCount;
 use crate::windows::KvUnified;
@@ -63,24 +63,27 @@ struct DeviceRow {
 
 /// Prints what a profile would run. Of the model, the vocabulary alone is loaded.
 pub fn dry_run(
-    args: &ProfileArgs,
     model: &MoeModel,
     corpora: &[CorpusText],
-    (console, interrupt): (Console, Interrupt),
+    flags: &LlamaFlags,
+    options: &ProfileOptions,
+    look: LookFlags,
+    console: Console,
 ) -> Result<(), Failure> {
-    let backend = args.llama.start()?;
-    let placement = args.llama.placement(backend, console)?;
-    let devices = args.llama.devices(backend, &placement);
-    let ctx_size = args.llama.window(&model.file);
+    let backend = flags.start()?;
+    let placement = flags.placement(backend, console)?;
+    let devices = flags.devices(backend, &placement);
+    let ctx_size = options.windows.ctx_size;
     let vocabulary = Placement { devices: Some(Vec::new()), vocab_only: true, ..Placement::default() };
     let first = model.files().next().unwrap_or(model.path());
+    let interrupt = options.windows.settings.interrupt;
     let loaded = Model::load(backend, first, &vocabulary, &mut Silent, interrupt).map_err(Failure::input)?;
-    let mut options = options(&args.texts, &args.llama, args.mtp, ctx_size, interrupt);
+    let mut options = options.clone();
     if options.windows.kv_unified == KvUnified::Auto && devices.iter().any(Device::is_gpu) {
         // What auto would find with the model on these devices.
         options.windows.kv_unified = KvUnified::On;
     }
-    let found = outline(&loaded, &model.experts, corpora, &options).map_err(failure)?;
+    let found = outline(&loaded, &model.experts, corpora, &options)?;
     let devices: Vec<DeviceRow> = devices
         .into_iter()
         .map(|device| DeviceRow {
@@ -100,7 +103,7 @@ pub fn dry_run(
         })
         .collect();
     let model_bytes = model.file.total_bytes();
-    if args.look.json {
+    if look.json {
         return Ok(print_json(&serde_json::json!({
             "rows": rows, "ctx_size": ctx_size, "batches": batches, "batch_size": batch_size,
             "ubatch_size": ubatch_size, "answers": answers, "model_bytes": model_bytes, "devices": devices,
@@ -114,7 +117,7 @@ pub fn dry_run(
     text.push_str(&format!(
         "\nwindows of {ctx_size} tokens, in {batches} batches of up to {batch_size} tokens, {ubatch_size} computed at once\n"
     ));
-    if let Some(most) = args.texts.generate {
+    if let Some(most) = options.generate {
         text.push_str(&format!("{answers} answers of up to {most} tokens\n"));
     }
     let devices: Vec<String> = devices

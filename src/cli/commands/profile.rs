@@ -10,7 +10,7 @@ use crate::cli::output_files::{OutputFiles, write_small};
 use crate::corpus::CorpusText;
 use crate::moe::{LayerKind, MoeModel};
 use crate::plan::PlanError;
-use crate::profile::{self, ProfileError, ProfileOptions};
+use crate::profile::{self, ProfileOptions};
 use crate::progress::{Interrupt, Unit, stage};
 use crate::sys::catch_interrupts;
 use crate::usage::Usage;
@@ -57,7 +57,9 @@ pub fn profile(args: &ProfileArgs, console: Console) -> Result<(), Failure> {
     }
     let interrupt = catch_interrupts();
     if args.look.dry_run {
-        return dry_run::dry_run(args, &model, &corpora, (console, interrupt));
+        let ctx_size = args.llama.window(&model.file);
+        let options = options(&args.texts, &args.llama, args.mtp, ctx_size, interrupt);
+        return dry_run::dry_run(&model, &corpora, &args.llama, &options, args.look, console);
     }
     let usage = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
     let Some(output) = to_file else { return Ok(print(&usage.to_json())?) };
@@ -117,17 +119,6 @@ pub fn options(
     }
 }
 
-/// What failed, as the command ends with it.
-pub fn failure(error: ProfileError) -> Failure {
-    match error {
-        error if error.is_interrupt() => Failure::Interrupted,
-        error @ (ProfileError::NoTokens { .. } | ProfileError::NoPass(_) | ProfileError::Text(_)) => {
-            Failure::input(error)
-        }
-        error => Failure::running(error),
-    }
-}
-
 /// Loads the model and profiles it with `corpora`.
 pub fn run_profile(
     model: &MoeModel,
@@ -152,8 +143,7 @@ pub fn run_profile(
     let options = options(texts, flags, mtp, ctx_size, interrupt);
     let profiled = stage(&mut *console.progress(), "profiling", Unit::Tokens, |progress| {
         profile::profile(&loaded, &model.experts, corpora, &options, progress)
-    });
-    let profiled = profiled.map_err(failure)?;
+    })?;
     say_what_was_profiled(&profiled, console);
     let circumstances =
         profile::Circumstances { llama_cpp: backend.version(), variables: backend.variables(), ctx_size };

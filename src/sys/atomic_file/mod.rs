@@ -104,6 +104,12 @@ impl AtomicFile {
 
     /// Gives the file its final length and takes the room for it; what is not written reads as zeros.
     pub fn reserve(&self, bytes: u64) -> Result<(), FileError> {
+        // Some file systems fill the disk before they say that it is too small, and other programs with it.
+        if let Ok(free) = space::free_bytes(&folder_of(&self.target))
+            && bytes > free
+        {
+            return Err(FileError::NoRoom { path: self.target.clone(), needed: bytes, free });
+        }
         space::reserve(&self.file, bytes).map_err(|error| self.explain(error, bytes))
     }
 
