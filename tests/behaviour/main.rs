@@ -18,9 +18,13 @@ mod mtp;
 #[cfg(feature = "llama")]
 mod profile;
 mod prune;
+mod replay;
 #[cfg(feature = "llama")]
 mod run;
 #[cfg(feature = "llama")]
 mod supervise;
 mod support;
+#[cfg(feature = "llama")]
+mod texts;
+mod trace;
 mod verify;
