@@ -15,6 +15,9 @@ pub struct Console {
     pub quiet: bool,
     /// Whether what is printed has colours.
     pub color: ColorChoice,
+    /// Everything that may help to find a fault.
+    #[cfg(feature = "llama")]
+    pub verbose: bool,
 }
 
 /// Why data did not reach stdout.
@@ -91,6 +94,14 @@ impl Console {
             return TextStyle::terminal(width.unwrap_or(TextStyle::default().width), colour);
         }
         TextStyle { colour, ..TextStyle::default() }
+    }
+
+    /// Says something on stderr that only those want to know who look for a fault.
+    #[cfg(feature = "llama")]
+    pub fn detail(self, text: &str) {
+        if self.verbose {
+            say(text);
+        }
     }
 
     /// A progress bar on stderr; hidden when stderr is no terminal, or quiet. A supervised process tells its parent.

@@ -1,5 +1,9 @@
 //! From texts and a model to the usage of its experts.
 
+#[cfg(feature = "llama")]
+mod counting;
+#[cfg(feature = "llama")]
+mod error;
 #[cfg_attr(not(feature = "llama"), allow(dead_code))]
 mod halves;
 #[cfg(feature = "llama")]
@@ -11,6 +15,8 @@ mod outline;
 #[cfg(feature = "llama")]
 mod pass;
 #[cfg(feature = "llama")]
+mod profiled;
+#[cfg(feature = "llama")]
 mod routing;
 mod tally;
 #[cfg(feature = "llama")]
@@ -19,11 +25,15 @@ mod trace_pass;
 mod trace_recorder;
 
 #[cfg(feature = "llama")]
+pub use error::ProfileError;
+#[cfg(feature = "llama")]
 pub use norms::NormsObserver;
 #[cfg(feature = "llama")]
 pub use outline::{Outline, OutlineCorpus, outline};
 #[cfg(feature = "llama")]
-pub use pass::{Circumstances, Profile, ProfileError, ProfileOptions, profile};
+pub use pass::{ProfileOptions, profile};
+#[cfg(feature = "llama")]
+pub use profiled::{Circumstances, Profile};
 #[cfg(feature = "llama")]
 pub use routing::{RoutingObserver, Ubatches};
 pub use tally::{BadSelection, LayerShape, Tally, TallyError};

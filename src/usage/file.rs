@@ -84,6 +84,9 @@ pub struct Run {
     /// Variables of the environment that moeslice set for these devices, as `NAME=VALUE`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<String>,
+    /// Threads on the processor, for batches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
     /// Tokens of a window.
     pub ctx_size: u32,
     /// Tokens handed to llama.cpp at once, at most.

@@ -10,6 +10,8 @@ mod files;
 mod inputs;
 mod kill;
 #[cfg(feature = "llama")]
+mod machine;
+#[cfg(feature = "llama")]
 #[path = "../support/mod.rs"]
 mod models;
 #[cfg(feature = "llama")]
