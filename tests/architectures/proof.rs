@@ -154,6 +154,8 @@ fn run_profile(subject: &Subject, model: &Model, shape: Shape, weights: bool, mt
         },
         chunks: None,
         weights,
+        activations: false,
+        hold_out: None,
         parse_special: false,
         generate: None,
         lm_head: shape.head,
@@ -169,8 +171,6 @@ fn run_profile(subject: &Subject, model: &Model, shape: Shape, weights: bool, mt
 }
 
 fn check_counts(subject: &Subject, seen: &MultipliedIds, shape: Shape, weights: bool) {
-        activations: false,
-        hold_out: None,
     let profile = run_profile(subject, &subject.model, shape, weights, false);
     let expected: Vec<u32> = subject
         .experts
