@@ -22,8 +22,13 @@ pub enum PrintError {
     Failed(io::Error),
 }
 
-/// Writes `text` to stdout.
+/// Writes `text` to stdout. Control characters, which may come from a file and steer a terminal, become spaces.
 pub fn print(text: &str) -> Result<(), PrintError> {
+    let plain = |c: char| if c.is_control() && c != '\n' { ' ' } else { c };
+    write(&text.chars().map(plain).collect::<String>())
+}
+
+fn write(text: &str) -> Result<(), PrintError> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => PrintError::Closed,
@@ -33,7 +38,18 @@ pub fn print(text: &str) -> Result<(), PrintError> {
 
 /// Writes `value` to stdout as JSON.
 pub fn print_json(value: &impl Serialize) -> Result<(), PrintError> {
-    print(&json::to_text(value))
+    write(&escaped(&json::to_text(value)))
+}
+
+/// JSON in which no control character stands as it is: JSON itself wants only those below the space escaped.
+fn escaped(json: &str) -> String {
+    json.chars().fold(String::with_capacity(json.len()), |mut text, c| {
+        match c {
+            '\u{7f}'..='\u{9f}' => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            _ => text.push(c),
+        }
+        text
+    })
 }
 
 /// Writes a line to stderr. That nobody can read it any more is no reason to lose the work.
@@ -110,10 +126,24 @@ impl Progress for Bar {
     }
 
     fn name(&mut self, what: &str) {
-        self.bar.set_message(what.to_owned());
+        self.bar.set_message(one_line(what));
     }
 
     fn end(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped_in_json_and_replaced_elsewhere() {
+        let name = "a\u{1b}[31m\u{9b}2J\u{7f}";
+        let text = escaped(&json::to_text(&name));
+        assert!(!text.trim_end().chars().any(char::is_control), "{text:?}");
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), name);
+        assert_eq!(one_line(name), "a [31m 2J ");
     }
 }

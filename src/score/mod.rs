@@ -3,6 +3,7 @@
 //! A score looks at one layer at a time; its values are never compared across layers.
 
 mod blend;
+mod exact;
 mod guard;
 
 pub use blend::{Blend, BlendError};
@@ -246,7 +247,7 @@ impl LayerScores {
 /// When the usage lacks what the score is made from, a value is not finite (named with layer and expert), or the
 /// blend does not name the usage's corpora.
 pub fn scores(usage: &Usage, score: Score, blend: &Blend) -> Result<BTreeMap<u32, LayerScores>, ScoreError> {
-    let shares = blend.shares(usage.corpora.iter().map(|corpus| corpus.name.as_str()))?;
+    let shares = blend.stated(usage.corpora.iter().map(|corpus| corpus.name.as_str()))?;
     usage
         .layers
         .iter()
@@ -266,18 +267,34 @@ pub fn scores(usage: &Usage, score: Score, blend: &Blend) -> Result<BTreeMap<u32
         .collect()
 }
 
-/// Σ share · column / tokens over the corpora, `[n_expert]`.
+/// Σ share · column / tokens over the corpora, `[n_expert]`. Counts are summed exactly; gate weights, which come with
+/// rounding of their own, in an order that depends on the terms alone.
 fn blended(layer: &LayerUsage, score: Score, shares: &BTreeMap<&str, f64>) -> Result<Vec<f64>, ScoreError> {
-    let mut sum = vec![0.0; layer.total.count.len()];
+    let mut parts = Vec::with_capacity(shares.len());
     for (&corpus, &share) in shares.iter().filter(|(_, share)| **share > 0.0) {
         let sums = layer.corpora.get(corpus).filter(|sums| sums.n_tokens > 0);
         let sums = sums.ok_or_else(|| ScoreError::NoTokens { layer: layer.layer, corpus: corpus.into() })?;
-        let column = wanted_column(sums, score, layer.layer)?;
-        for (sum, value) in sum.iter_mut().zip(column) {
-            *sum += share * (value / sums.n_tokens as f64);
-        }
+        parts.push((share, sums, wanted_column(sums, score, layer.layer)?));
     }
-    Ok(sum)
+    let experts = 0..layer.total.count.len();
+    if score == Score::Frequency {
+        let corpora: Vec<(f64, u64)> = parts.iter().map(|(share, sums, _)| (*share, sums.n_tokens)).collect();
+        let weights = exact::Weights::new(&corpora);
+        let counts = |expert: usize| {
+            parts.iter().map(move |(_, sums, _)| sums.count.get(expert).copied().unwrap_or(0))
+        };
+        return Ok(experts.map(|expert| weights.blend(counts(expert))).collect());
+    }
+    let all: f64 = parts.iter().map(|(share, ..)| share).sum();
+    let term = |expert: usize, (share, sums, column): &(f64, &ExpertSums, Vec<f64>)| {
+        share / all * (column.get(expert).copied().unwrap_or(0.0) / sums.n_tokens as f64)
+    };
+    let blend = |expert| {
+        let mut terms: Vec<f64> = parts.iter().map(|part| term(expert, part)).collect();
+        terms.sort_by(f64::total_cmp);
+        terms.into_iter().sum()
+    };
+    Ok(experts.map(blend).collect())
 }
 
 fn wanted_column(sums: &ExpertSums, score: Score, layer: u32) -> Result<Vec<f64>, ScoreError> {

@@ -47,6 +47,44 @@ fn blend_share_of_zero_leaves_a_corpus_out() {
     assert_eq!(scores[&0].value, [1.0, 0.6, 0.4, 0.0]);
 }
 
+/// A usage of one layer in which expert `e` has `counts[e]` by corpus; a last expert has what is left of the tokens.
+fn by_corpus(tokens: &[u64], counts: &[&[u64]]) -> Usage {
+    let names = ["a", "b", "c", "d"];
+    let corpora: Vec<(&str, u64)> = names.into_iter().zip(tokens.iter().copied()).collect();
+    let columns: Vec<Vec<u64>> = (0..tokens.len())
+        .map(|corpus| {
+            let mut column: Vec<u64> = counts.iter().map(|counts| counts[corpus]).collect();
+            column.push(tokens[corpus] - column.iter().sum::<u64>());
+            column
+        })
+        .collect();
+    let columns: Vec<test_usage::Column<'_>> =
+        columns.iter().map(|column| (column.as_slice(), None)).collect();
+    test_usage::usage(1, &corpora, &[(0, &columns)])
+}
+
+#[test]
+fn equal_blends_are_ties_whatever_the_order_of_their_terms() {
+    type Case<'a> = (&'a str, &'a [u64], [&'a [u64]; 2]);
+    let equal: [Case<'_>; 4] = [
+        ("a=1,b=1,c=1", &[10, 10, 10], [&[1, 1, 5], &[5, 1, 1]]),
+        // Other terms, the same sum: 1/10 + 3/10 and 2/10 + 2/10.
+        ("a=1,b=1", &[10, 10], [&[1, 3], &[2, 2]]),
+        ("a=1,b=1", &[30, 70], [&[3, 14], &[6, 7]]),
+        // Shares are the decimals that they are written as: 0.1 * 6 + 0.3 * 1 and 0.1 * 3 + 0.3 * 2.
+        ("a=0.1,b=0.3", &[20, 20], [&[6, 1], &[3, 2]]),
+    ];
+    for (blend, tokens, counts) in equal {
+        let usage = by_corpus(tokens, &counts);
+        let scores = scores(&usage, Score::Frequency, &blend.parse().unwrap()).unwrap();
+        assert_eq!(scores[&0].compare_without_id(0, 1), Ordering::Equal, "{blend} {:?}", scores[&0].value);
+    }
+    // What differs in the last place is no tie.
+    let usage = by_corpus(&[1_000_000_007, 10], &[&[500, 3], &[501, 3]]);
+    let scores = scores(&usage, Score::Frequency, &"a=1,b=1".parse().unwrap()).unwrap();
+    assert_eq!(scores[&0].compare_without_id(0, 1), Ordering::Greater);
+}
+
 #[test]
 fn ranking_goes_by_score_then_weight_then_lower_id() {
     let value = vec![5.0, 7.0, 5.0, 5.0];

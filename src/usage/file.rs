@@ -6,7 +6,7 @@ use super::{ActivationSums, HeldOut};
 use crate::digest;
 use crate::gguf::MAGIC;
 use crate::json::{DocumentError, Format, without_mark};
-use crate::moe::Identity;
+use crate::moe::{Identity, RouterMatch, RouterSketch};
 use crate::sys::name_of;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -51,6 +51,10 @@ pub struct ProfiledModel {
     pub fingerprint: String,
     /// SHA-256 over the router weights: this model, in whatever quantisation.
     pub router_hash: String,
+    /// A few weights of each router, by which the model is recognised when its routers were converted to another type;
+    /// absent in files of version 0.1.0, for an import, and where a router is of a type that is not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub router_sketch: Option<RouterSketch>,
     /// Number of blocks, MTP blocks included.
     pub n_layer: u32,
     /// Experts of a layer (the largest number, where layers differ).
@@ -184,6 +188,7 @@ impl ProfiledModel {
             architecture: identity.architecture.clone(),
             fingerprint: identity.fingerprint.clone(),
             router_hash: identity.router_hash.clone(),
+            router_sketch: identity.router_sketch.clone(),
             n_layer: identity.n_layer,
             n_expert: identity.n_expert,
             n_expert_used: identity.n_expert_used,
@@ -212,6 +217,8 @@ pub enum ModelMatch {
     Same,
     /// Other bytes with the same routers: another quantisation of the same model.
     SameRouters,
+    /// Routers that agree to the precision of the coarser type: another quantisation, its routers included.
+    ConvertedRouters,
 }
 
 impl ModelMatch {
@@ -222,6 +229,10 @@ impl ModelMatch {
             ModelMatch::SameRouters => {
                 Some("made with other bytes of this model, such as another quantisation: same routers")
             }
+            ModelMatch::ConvertedRouters => Some(
+                "made with another quantisation of this model, whose routers were converted as well: they agree to the \
+                 precision of the coarser type",
+            ),
         }
     }
 }
@@ -324,22 +335,26 @@ impl Usage {
         model: &Path,
     ) -> Result<ModelMatch, UsageError> {
         // A fine-tune can share metadata and tensor table with its base: the routers decide.
-        if self.model.router_hash == identity.router_hash {
-            let stated = ProfiledModel::new(Path::new(&self.model.file), identity);
-            if (&self.model.architecture, self.model.n_layer, self.model.n_expert, &self.model.expert_layers)
-                != (&stated.architecture, stated.n_layer, stated.n_expert, &stated.expert_layers)
-            {
+        let profiled = (self.model.router_hash.as_str(), self.model.router_sketch.as_ref());
+        let at_hand = (identity.router_hash.as_str(), identity.router_sketch.as_ref());
+        let stated = ProfiledModel::new(Path::new(&self.model.file), identity);
+        let same_shape =
+            (&self.model.architecture, self.model.n_layer, self.model.n_expert, &self.model.expert_layers)
+                == (&stated.architecture, stated.n_layer, stated.n_expert, &stated.expert_layers);
+        match RouterMatch::of(profiled, at_hand) {
+            Some(RouterMatch::Same) if !same_shape => {
                 let what = "what it says of its model is not true of the model with these routers".into();
-                return Err(UsageError::Inconsistent { path: usage.into(), what });
+                Err(UsageError::Inconsistent { path: usage.into(), what })
             }
-            let same = self.model.fingerprint == identity.fingerprint;
-            return Ok(if same { ModelMatch::Same } else { ModelMatch::SameRouters });
+            Some(RouterMatch::Same) if self.model.fingerprint == identity.fingerprint => Ok(ModelMatch::Same),
+            Some(RouterMatch::Same) => Ok(ModelMatch::SameRouters),
+            Some(RouterMatch::Converted) if same_shape => Ok(ModelMatch::ConvertedRouters),
+            _ => Err(UsageError::OtherModel {
+                usage: usage.into(),
+                profiled: self.model.file.clone(),
+                model: model.into(),
+            }),
         }
-        Err(UsageError::OtherModel {
-            usage: usage.into(),
-            profiled: self.model.file.clone(),
-            model: model.into(),
-        })
     }
 
     /// The usage of `layer`.

@@ -1,6 +1,7 @@
 //! Joins usages of one model: what was profiled apart counts together.
 
 use super::{Corpus, ExpertSums, LayerUsage, Run, Usage};
+use crate::moe::RouterMatch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -202,20 +203,29 @@ fn check_model(
     first: &Usage,
     remarks: &mut Vec<String>,
 ) -> Result<(), MergeError> {
-    if usage.model.router_hash != first.model.router_hash {
+    let (model, first_model) = (&usage.model, &first.model);
+    let routers = RouterMatch::of(
+        (&model.router_hash, model.router_sketch.as_ref()),
+        (&first_model.router_hash, first_model.router_sketch.as_ref()),
+    );
+    let Some(routers) = routers else {
         return Err(MergeError::OtherModel {
             path: path.into(),
             other: usage.model.file.clone(),
             first: first_path.into(),
             model: first.model.file.clone(),
         });
-    }
+    };
     if usage.model.fingerprint != first.model.fingerprint {
         remarks.push(format!(
-            "{}: made with {}, other bytes of the same model as {} (same routers)",
+            "{}: made with {}, other bytes of the same model as {} ({})",
             path.display(),
             usage.model.file,
-            first.model.file
+            first.model.file,
+            match routers {
+                RouterMatch::Same => "same routers",
+                RouterMatch::Converted => "routers that agree to the precision of the coarser type",
+            }
         ));
     }
     Ok(())

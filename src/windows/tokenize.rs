@@ -161,7 +161,7 @@ impl TextTokenizer<'_> {
 struct Pieces {
     /// The character before the piece that comes next, with which it is tokenized: at the beginning of a text some
     /// vocabularies put a blank.
-    before: Option<u8>,
+    before: Option<char>,
     /// Bytes of the buffer in which there is no cut.
     searched: usize,
 }
@@ -179,13 +179,13 @@ impl Pieces {
     ) -> Result<(), TokenizeError> {
         loop {
             let from = self.searched.max(PIECE);
-            let cut = Some(tokenizer.cuts).filter(|cuts| cuts.any()).and_then(|cuts| cuts.find(buffer, from));
+            let cut = tokenizer.cuts.find(buffer, from);
             let end = match cut {
                 Some(cut) => cut,
                 None if is_last => buffer.len(),
                 None => {
-                    // The next character decides about the last two.
-                    self.searched = buffer.len().saturating_sub(2);
+                    // The next character decides about the last one.
+                    self.searched = buffer.len().saturating_sub(1);
                     return if buffer.len() > tokenizer.longest {
                         tokenizer.piece(path, buffer, parse_special).map(drop)
                     } else {
@@ -195,7 +195,7 @@ impl Pieces {
             };
             if end > 0 {
                 tokens.extend(self.next(tokenizer, path, &buffer[..end], parse_special)?);
-                self.before = Some(buffer.as_bytes()[end - 1]);
+                self.before = buffer[..end].chars().next_back();
             }
             buffer.drain(..end);
             self.searched = 0;
@@ -213,7 +213,7 @@ impl Pieces {
         parse_special: bool,
     ) -> Result<Vec<Token>, TokenizeError> {
         let Some(before) = self.before else { return tokenizer.piece(path, text, parse_special) };
-        let before = char::from(before).to_string();
+        let before = before.to_string();
         let first = tokenizer.piece(path, &before, parse_special)?;
         let mut both = tokenizer.piece(path, &(before + text), parse_special)?;
         if !both.starts_with(&first) {

@@ -353,7 +353,11 @@ fn unusable_chats_are_refused_before_the_model_is_loaded() {
     });
     try_with(&[], "talk.jsonl", &["talk.jsonl", "brings no chat template", "--chat-template"]);
     let refusing = "{{ raise_exception('no system, please') }}";
-    try_with(&["--chat-template", refusing], "talk.jsonl", &["talk.jsonl, line 1", "no system, please"]);
+    try_with(
+        &["--chat-template", refusing],
+        "talk.jsonl",
+        &["talk.jsonl: 2 of 2 conversations", "line 1", "no system, please"],
+    );
     try_with(&["--chat-template", "{% if %}"], "talk.jsonl", &["--chat-template cannot be read"]);
     try_with(&["--chat-template", "chatml"], "talk.jsonl", &["chatml: cannot read the chat template"]);
     fs::write(at("bad.jsonl"), "[{\"role\":\"user\",\"content\":\"a\"}]\n{\"role\":\"user\"}\n").unwrap();

@@ -17,9 +17,14 @@ mod mtp;
 #[cfg(feature = "llama")]
 mod profile;
 mod prune;
+mod replay;
 #[cfg(feature = "llama")]
 mod run;
 #[cfg(feature = "llama")]
 mod supervise;
 mod support;
+#[cfg(feature = "llama")]
+mod texts;
+#[cfg(feature = "llama")]
+mod trace;
 mod verify;

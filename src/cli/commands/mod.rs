@@ -18,9 +18,12 @@ pub mod profile;
 pub mod prune;
 #[cfg(feature = "llama")]
 pub mod refine;
+pub mod replay;
 pub mod report;
 #[cfg(feature = "llama")]
 pub mod run;
+#[cfg(feature = "llama")]
+pub mod trace;
 pub mod verify;
 #[cfg(feature = "llama")]
 mod within;

@@ -57,7 +57,7 @@ pub fn plan(args: &PlanArgs, console: Console) -> Result<(), Failure> {
         }
         return Ok(());
     };
-    selection.check_early(&model, keep)?;
+    selection.check_early(&model, keep, console)?;
     let plan = selection.plan(&model, &usage, keep, ShardPolicy::Keep)?;
     remark_mtp(&model, args.mtp, plan.k, console);
     let Some(output) = args.output.as_ref().filter(|output| *output != Path::new("-")) else {
@@ -66,7 +66,7 @@ pub fn plan(args: &PlanArgs, console: Console) -> Result<(), Failure> {
     let mut outputs = OutputFiles::default();
     outputs.add_small(output, args.force)?;
     outputs.check_inputs(model.files().chain([args.usage.as_path()]))?;
-    write_small(output, plan.to_json().as_bytes(), args.force)?;
+    write_small(output, plan.to_json().as_bytes(), args.force, console)?;
     console.remark(&format!(
         "wrote {}: {} of {} experts stay",
         output.display(),

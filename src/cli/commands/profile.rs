@@ -61,7 +61,7 @@ pub fn profile(args: &ProfileArgs, console: Console) -> Result<(), Failure> {
     }
     let (usage, _) = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
     let Some(output) = to_file else { return Ok(print(&usage.to_json())?) };
-    write_small(output, usage.to_json().as_bytes(), args.force)?;
+    write_small(output, usage.to_json().as_bytes(), args.force, console)?;
     console.remark(&format!("wrote {}", output.display()));
     Ok(())
 }
@@ -123,6 +123,8 @@ pub fn run_profile(
     let profiled = stage(&mut *console.progress(), "profiling", Unit::Tokens, |progress| {
         profile::profile(&loaded.model, &model.experts, corpora, &options, progress)
     })?;
+    // What was profiled has to be what the header was read of.
+    model.file.check_unchanged().map_err(Failure::running)?;
     say_what_was_profiled(&profiled, &devices, console);
     let circumstances = profile::Circumstances {
         llama_cpp: backend.version(),

@@ -5,27 +5,20 @@ use crate::cli::failure::Failure;
 use crate::cli::flags::mtp::MtpFlag;
 use crate::cli::flags::output::CutFlags;
 use crate::cli::flags::selection::{KEEP_HELP, SelectionFlags, open_usage};
-use crate::cli::output_files::OutputFiles;
 use crate::plan::{self, KeepTarget, Plan};
-use crate::progress::Interrupt;
 use crate::sys::catch_interrupts;
-use clap::Args;
-use std::path::{Path, PathBuf};
+use clap::{ArgGroup, Args};
+use std::path::PathBuf;
 
 /// Arguments of `prune`.
 #[derive(Args, Clone, Debug)]
+#[command(group(ArgGroup::new("choice").args(["usage", "plan"]).required(true)))]
 pub struct PruneArgs {
     /// The model, a GGUF file; any shard of several
     #[arg(short, long, value_name = "MODEL", env = "LLAMA_ARG_MODEL")]
     pub model: PathBuf,
     /// The usage file to choose from, or an imatrix of llama-imatrix
-    #[arg(
-        long,
-        value_name = "U.json",
-        required_unless_present = "plan",
-        conflicts_with = "plan",
-        requires = "keep"
-    )]
+    #[arg(long, value_name = "U.json", requires = "keep")]
     pub usage: Option<PathBuf>,
     #[arg(long, value_name = "K", help = KEEP_HELP, allow_hyphen_values = true, conflicts_with = "plan")]
     pub keep: Option<KeepTarget>,
@@ -38,16 +31,6 @@ pub struct PruneArgs {
     pub choose: SelectionFlags,
     #[command(flatten)]
     pub cut: CutFlags,
-}
-
-impl PruneArgs {
-    /// Refuses an output that is the usage or plan at `path`; from here on Ctrl-C is heard.
-    fn check_outputs(&self, path: &Path) -> Result<Interrupt, Failure> {
-        let mut outputs = OutputFiles::default();
-        outputs.add(&self.cut.output, &self.cut.output)?;
-        outputs.check_inputs([path])?;
-        Ok(catch_interrupts())
-    }
 }
 
 /// Runs `prune`.
@@ -70,18 +53,20 @@ pub fn prune(args: &PruneArgs, console: Console) -> Result<(), Failure> {
         if let Some(text) = model_match.remark() {
             console.remark(text);
         }
-        let interrupt = args.check_outputs(path)?;
-        return args.cut.cut(&model, &plan, None, console, interrupt)?.print(args.cut.json, console);
+        let interrupt = catch_interrupts();
+        let report = args.cut.cut(&model, (&plan, None), &[path], console, interrupt)?;
+        return report.print(args.cut.json, console);
     }
     let (Some(path), Some(keep)) = (&args.usage, &args.keep) else {
         return Err(Failure::arguments("give --usage and --keep, or --plan"));
     };
     let selection = args.choose.selection();
-    selection.check_early(&model, keep)?;
+    selection.check_early(&model, keep, console)?;
     let usage = open_usage(path, &model, console)?;
     let selection = selection.resolved(&usage)?;
     let plan = selection.plan(&model, &usage, keep, args.cut.shards)?;
-    let interrupt = args.check_outputs(path)?;
+    let interrupt = catch_interrupts();
     let coverages = plan::coverage(&usage, &plan.keep);
-    args.cut.cut(&model, &plan, coverages.as_ref(), console, interrupt)?.print(args.cut.json, console)
+    let report = args.cut.cut(&model, (&plan, coverages.as_ref()), &[path], console, interrupt)?;
+    report.print(args.cut.json, console)
 }

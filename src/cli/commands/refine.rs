@@ -60,7 +60,7 @@ pub fn refine(args: &RefineArgs, console: Console) -> Result<(), Failure> {
     let model = MoeModel::open(&args.model).map_err(Failure::input)?;
     let usage = open_usage(&args.usage, &model, console)?;
     let selection = args.choose.selection().resolved(&usage)?;
-    selection.check_early(&model, &args.keep)?;
+    selection.check_early(&model, &args.keep, console)?;
     let mut plan = selection.plan(&model, &usage, &args.keep, ShardPolicy::Keep)?;
     let checkpoint = checkpoint_of(&args.output);
     let mut outputs = OutputFiles::default();
@@ -103,7 +103,8 @@ pub fn refine(args: &RefineArgs, console: Console) -> Result<(), Failure> {
         let mut accepted = |so_far: &Refined| {
             console.remark(&step(so_far));
             if kept_steps.is_ok() {
-                kept_steps = write_small(&checkpoint, as_plan(&plan, so_far).to_json().as_bytes(), true);
+                kept_steps =
+                    write_small(&checkpoint, as_plan(&plan, so_far).to_json().as_bytes(), true, console);
             }
             Ok(())
         };
@@ -143,7 +144,7 @@ pub fn refine(args: &RefineArgs, console: Console) -> Result<(), Failure> {
             );
         }
     }
-    write_small(&args.output, plan.to_json().as_bytes(), args.force)?;
+    write_small(&args.output, plan.to_json().as_bytes(), args.force, console)?;
     let _ = std::fs::remove_file(&checkpoint);
     if stopped {
         let output = args.output.display();

@@ -1,4 +1,4 @@
-//! `moeslice run`: profile, plan, cut and verify, in one process.
+//! `moeslice run`: profile, plan, cut and verify, in one command.
 
 use super::profile::run_profile;
 use super::within::Within;
@@ -28,9 +28,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "U.json")]
     pub usage_out: Option<PathBuf>,
     #[command(flatten)]
-    pub texts: TextFlags,
-    #[command(flatten)]
     pub mtp: MtpFlag,
+    #[command(flatten)]
+    pub texts: TextFlags,
     #[command(flatten)]
     pub choose: SelectionFlags,
     #[command(flatten)]
@@ -49,7 +49,7 @@ pub fn run(args: &RunArgs, console: Console) -> Result<(), Failure> {
     }
     // All that can be refused is refused before the model is loaded.
     let selection = args.choose.selection();
-    let k = selection.check_early(&model, &args.keep.early())?;
+    let k = selection.check_early(&model, &args.keep.early(), console)?;
     let mut outputs = OutputFiles::default();
     args.cut.check(&model, k, &mut outputs)?;
     outputs.add_small(&usage_out, args.cut.force)?;
@@ -63,7 +63,7 @@ pub fn run(args: &RunArgs, console: Console) -> Result<(), Failure> {
     let interrupt = catch_interrupts();
     let (usage, loaded) =
         run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
-    write_small(&usage_out, usage.to_json().as_bytes(), args.cut.force)?;
+    write_small(&usage_out, usage.to_json().as_bytes(), args.cut.force, console)?;
     console.remark(&format!("wrote {}", usage_out.display()));
 
     let selection = selection.resolved(&usage)?;
@@ -87,5 +87,6 @@ pub fn run(args: &RunArgs, console: Console) -> Result<(), Failure> {
     let mut plan = selection.plan(&model, &usage, &target, args.cut.shards)?;
     plan.target = Some(args.keep.to_string());
     let coverages = plan::coverage(&usage, &plan.keep);
-    args.cut.cut(&model, &plan, coverages.as_ref(), console, interrupt)?.print(args.cut.json, console)
+    let report = args.cut.cut(&model, (&plan, coverages.as_ref()), &[&usage_out], console, interrupt);
+    report.map_err(|failure| failure.after_usage(usage_out.clone()))?.print(args.cut.json, console)
 }

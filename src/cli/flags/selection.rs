@@ -15,9 +15,7 @@ use std::path::Path;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Choosing the experts")]
 pub struct SelectionFlags {
-    /// What ranks the experts: frequency, weight, ean-sum, ean-mean, msan, weighted-ean or reap; default: the best of those
-    /// that the usage has the data for
-    #[arg(long, value_name = "SCORE")]
+    #[arg(long, value_name = "SCORE", help = score_help())]
     pub score: Option<Score>,
     /// Experts that stay whatever their score
     #[arg(long, value_name = "LAYER:ID,…")]
@@ -41,6 +39,12 @@ pub struct Selection {
 /// The help of `--keep`, which some commands require and some do not.
 pub const KEEP_HELP: &str =
     "How many experts stay: 192, 75%, coverage:0.98, coverage:0.98@each, or size:14GiB";
+
+/// The help of `--score`.
+fn score_help() -> String {
+    let names = Score::ALL.map(Score::name).join(", ");
+    format!("What ranks the experts: {names}; default: the best of those that the usage has the data for")
+}
 
 impl SelectionFlags {
     /// The flag that was given, if any was: a plan leaves nothing to choose.
@@ -131,8 +135,13 @@ impl Selection {
         model.cut_bytes(k, &model.provenance(self.score().name(), target, corpora), shards)
     }
 
-    /// What can be refused before a profile. Gives K where it is known.
-    pub fn check_early(&self, model: &MoeModel, keep: &KeepTarget) -> Result<Option<u32>, Failure> {
+    /// What can be refused before a profile. Gives K where it is known, and says so when it is more than was asked for.
+    pub fn check_early(
+        &self,
+        model: &MoeModel,
+        keep: &KeepTarget,
+        console: Console,
+    ) -> Result<Option<u32>, Failure> {
         let mtp = model.experts.mtp_that_runs();
         let counted = |layer: &ExpertLayer| layer.kind != LayerKind::Mtp || mtp == Some(layer.layer);
         let of_model = |error: PlanError| {
@@ -146,12 +155,17 @@ impl Selection {
             plan::largest_fitting(model.chosen(), limit, &size)
                 .map_err(|error| Failure::Input(of_model(error)))?;
         }
-        plan::check_early(model.chosen(), keep, &self.pins, counted).map_err(|error| match error {
-            error @ (PlanError::PinLayer { .. } | PlanError::PinId { .. }) => {
-                Failure::Arguments(error.into())
-            }
-            error => Failure::Input(of_model(error)),
-        })
+        let k =
+            plan::check_early(model.chosen(), keep, &self.pins, counted).map_err(|error| match error {
+                error @ (PlanError::PinLayer { .. } | PlanError::PinId { .. }) => {
+                    Failure::Arguments(error.into())
+                }
+                error => Failure::Input(of_model(error)),
+            })?;
+        if let Some(text) = k.and_then(|k| keep.rounding(model.chosen(), k)) {
+            console.remark(&format!("--keep {text}"));
+        }
+        Ok(k)
     }
 
     /// What can be refused once the corpora are known, and before they are profiled.

@@ -23,6 +23,7 @@ fn identity(fingerprint: &str, router_hash: &str) -> Identity {
         architecture: "qwen3moe".into(),
         fingerprint: fingerprint.into(),
         router_hash: router_hash.into(),
+        router_sketch: None,
         n_layer: 3,
         n_expert: 4,
         n_expert_used: 2,

@@ -66,7 +66,7 @@ pub fn eval(args: &EvalArgs, console: Console) -> Result<(), Failure> {
 /// Prints what was not printed yet, and writes the file.
 fn finish(args: &EvalArgs, evaluation: &Evaluation, is_sweep: bool, console: Console) -> Result<(), Failure> {
     if let Some(output) = &args.output {
-        write_small(output, evaluation.to_json().as_bytes(), args.force)?;
+        write_small(output, evaluation.to_json().as_bytes(), args.force, console)?;
         console.remark(&format!("wrote {}", output.display()));
     }
     if args.json {
