@@ -11,15 +11,16 @@ mod held_out;
 pub mod imatrix;
 mod merge;
 mod open;
+mod sums;
 #[cfg(test)]
 pub(crate) mod test_usage;
 
 pub use activation::ActivationSums;
 pub use check::{AllEqual, check_not_all_equal};
 pub use file::{
-    Corpus, CorpusFile, ExpertSums, LayerUsage, ModelMatch, ProfiledModel, Run, USAGE_SCHEMA, Usage,
-    UsageError,
+    Corpus, CorpusFile, LayerUsage, ModelMatch, ProfiledModel, Run, USAGE_SCHEMA, Usage, UsageError,
 };
 pub use held_out::HeldOut;
 pub use merge::{MergeError, Merged, merge};
 pub use open::{OpenError, open};
+pub use sums::ExpertSums;
