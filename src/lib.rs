@@ -72,6 +72,7 @@
 pub mod arch;
 #[cfg(feature = "llama")]
 pub mod bench;
+pub mod cache;
 #[cfg(feature = "cli")]
 pub mod cli;
 pub mod corpus;
@@ -88,6 +89,7 @@ pub mod moe;
 pub mod plan;
 pub mod profile;
 pub mod progress;
+pub mod replay;
 pub mod report;
 #[cfg(test)]
 mod schemas;
@@ -96,6 +98,7 @@ pub mod slice;
 #[cfg(feature = "llama")]
 pub mod supervise;
 pub mod sys;
+pub mod trace;
 pub mod units;
 pub mod usage;
 #[cfg(feature = "llama")]

@@ -5,12 +5,17 @@ use crate::corpus::{ChatError, CorpusError};
 use crate::moe::KeptError;
 use crate::plan::{PlanError, PlanFault, PlanFileError};
 use crate::progress::Interrupted;
+use crate::replay::ReplayError;
 use crate::score::ScoreError;
+use crate::slice::VerifyError;
 use crate::sys::FileError;
 use crate::usage::UsageError;
 use std::fmt::Display;
+#[cfg(feature = "llama")]
+use std::path::PathBuf;
 
-/// A failed command. Exit codes: 1 failed while running, 2 wrong arguments, 3 the input is not usable, 130 interrupted.
+/// A failed command. Exit codes: 1 failed while running, 2 wrong arguments, 3 the input is not usable, 130 interrupted;
+/// 4, for a device that hangs, comes from the parent that watches: `supervised`.
 #[derive(Debug)]
 pub enum Failure {
     /// Something failed while running (1).
@@ -21,6 +26,9 @@ pub enum Failure {
     Input(anyhow::Error),
     /// Ctrl-C (130), before anything was written.
     Interrupted,
+    /// Ctrl-C (130), when the usage file of this path was already written, and the model was not.
+    #[cfg(feature = "llama")]
+    InterruptedCut(PathBuf),
     /// Ctrl-C (130), when the output was already written and only its check was missing.
     InterruptedCheck,
     /// Whoever read our output has closed it: no failure (0).
@@ -43,6 +51,15 @@ impl Failure {
         Failure::Input(error.into())
     }
 
+    /// The same failure, of a command that has written the usage file `usage` before.
+    #[cfg(feature = "llama")]
+    pub fn after_usage(self, usage: PathBuf) -> Self {
+        match self {
+            Failure::Interrupted => Failure::InterruptedCut(usage),
+            failure => failure,
+        }
+    }
+
     /// Says it on stderr, in one line, and gives the exit code.
     pub fn report(&self) -> u8 {
         let (code, error) = match self {
@@ -51,6 +68,14 @@ impl Failure {
             Failure::Input(error) => (3, error),
             Failure::Interrupted => {
                 say("interrupted, nothing was written");
+                return 130;
+            }
+            #[cfg(feature = "llama")]
+            Failure::InterruptedCut(usage) => {
+                let usage = usage.display();
+                say(&format!(
+                    "interrupted; {usage} is written, the model is not: prune --usage goes on from there"
+                ));
                 return 130;
             }
             Failure::InterruptedCheck => {
@@ -96,10 +121,27 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
     if let Some(UsageError::Gguf { .. }) = error.downcast_ref() {
         return Some("`plan` and `prune --usage` take it so");
     }
+    if let Some(error) = error.downcast_ref::<ReplayError>() {
+        return replay_hint(error);
+    }
     if let Some(FileError::Exists { .. }) = error.downcast_ref() {
         return Some("--force replaces it");
     }
+    if let Some(VerifyError::NoIdMap { .. }) = error.downcast_ref() {
+        return Some("--plan takes it");
+    }
     None
+}
+
+fn replay_hint(error: &ReplayError) -> Option<&'static str> {
+    match error {
+        ReplayError::NoBytes => Some("-m MODEL takes them from the model"),
+        ReplayError::TooShort { .. } => {
+            Some("--warmup shortens it, --carry lets the sessions share the cache")
+        }
+        ReplayError::OptimumAware { .. } => Some("leave it to --lambda 0"),
+        _ => None,
+    }
 }
 
 fn plan_hint(error: &PlanError) -> Option<&'static str> {
@@ -161,9 +203,21 @@ mod tests {
     use super::*;
 
     #[test]
+    #[cfg(feature = "llama")]
+    fn interrupt_after_the_usage_was_written_does_not_say_that_nothing_was() {
+        let usage = || PathBuf::from("u.json");
+        assert!(
+            matches!(Failure::Interrupted.after_usage(usage()), Failure::InterruptedCut(path) if path == usage())
+        );
+        assert!(matches!(Failure::InterruptedCheck.after_usage(usage()), Failure::InterruptedCheck));
+    }
+
+    #[test]
     fn a_fault_that_a_flag_helps_against_is_told_with_the_flag() {
         let exists = || FileError::Exists { path: "o.gguf".into() };
         assert!(with_hint(&exists().into()).ends_with("; --force replaces it"));
+        let no_map = VerifyError::NoIdMap { file: "p.gguf".into() };
+        assert!(with_hint(&no_map.into()).ends_with("; --plan takes it"));
         // What a command adds to the message does not hide the fault.
         let within = anyhow::Error::new(exists()).context("m.gguf: o.gguf exists");
         assert_eq!(with_hint(&within), "m.gguf: o.gguf exists; --force replaces it");

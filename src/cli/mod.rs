@@ -5,13 +5,15 @@ mod console;
 mod failure;
 mod flags;
 mod output_files;
+mod replay_tables;
 #[cfg(feature = "llama")]
 mod supervised;
 
+use clap::error::ErrorKind;
 use clap::{CommandFactory, Parser, Subcommand};
 #[cfg(feature = "llama")]
-use commands::{bench, devices, profile, run};
-use commands::{completions, inspect, man, merge, plan, prune, report, verify};
+use commands::{bench, devices, profile, run, trace};
+use commands::{completions, inspect, man, merge, plan, prune, replay, report, verify};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
@@ -52,6 +54,11 @@ enum Command {
     Prune(Box<prune::PruneArgs>),
     /// Check that a pruned model is a true cut of its base
     Verify(verify::VerifyArgs),
+    /// Record which experts each token goes to, and which came close, for `replay`
+    #[cfg(feature = "llama")]
+    Trace(Box<trace::TraceArgs>),
+    /// Replay recorded routing through caches of experts: hits, misses, bytes
+    Replay(Box<replay::ReplayArgs>),
     /// Show the experts of a model file: tensors, bytes, routing, possible K
     Inspect(inspect::InspectArgs),
     /// Measure how fast models process prompts and generate, side by side
@@ -75,8 +82,12 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     let arguments: Vec<OsString> = arguments.into_iter().collect();
     let cli = match Cli::try_parse_from(long_flags(arguments.iter().cloned())) {
         Ok(cli) => cli,
+        Err(help) if help.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
+            let _ = help.print();
+            return 2;
+        }
         Err(error) if error.use_stderr() => {
-            console::say(&one_line(&error.render().to_string()));
+            console::say(&one_line(&error.render().to_string(), &arguments));
             return 2;
         }
         Err(help) => {
@@ -114,6 +125,9 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         Command::Plan(args) => plan::plan(args, console),
         Command::Prune(args) => prune::prune(args, console),
         Command::Verify(args) => verify::verify(args, console),
+        #[cfg(feature = "llama")]
+        Command::Trace(args) => trace::trace(args, console),
+        Command::Replay(args) => replay::replay(args, console),
         Command::Inspect(args) => inspect::inspect(args),
         #[cfg(feature = "llama")]
         Command::Bench(args) => bench::bench(args, console),
@@ -124,16 +138,21 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
     }
 }
 
-/// What clap has to say about wrong arguments, without the usage that it adds.
-fn one_line(message: &str) -> String {
+/// What clap has to say about wrong `arguments`, without the usage that it adds.
+fn one_line(message: &str, arguments: &[OsString]) -> String {
     let first: Vec<&str> =
         message.lines().take_while(|line| !line.trim().is_empty()).map(str::trim).collect();
     let more = message.lines().map(str::trim).find(|line| line.starts_with("tip: "));
     let tip = more.map(|tip| format!(" ({tip})")).unwrap_or_default();
-    format!("{}{tip}; see moeslice --help", first.join(" "))
+    let program = Cli::command();
+    let command = arguments.iter().skip(1).find(|argument| !argument.to_string_lossy().starts_with('-'));
+    let command = command.and_then(|name| program.find_subcommand(name));
+    let command = command.map(|command| format!("{} ", command.get_name())).unwrap_or_default();
+    format!("{}{tip}; see moeslice {command}--help", first.join(" "))
 }
 
-/// llama.cpp's short flags of several letters, which the usual rules would read as several flags of one letter.
+/// llama.cpp's short flags of several letters, which the usual rules would read as several flags of one letter, and
+/// its long names that differ from ours.
 const SHORT_FLAGS: [(&str, &str); 8] = [
     ("-fa", "--flash-attn"),
     ("--n-gpu-layers", "--gpu-layers"),
@@ -145,7 +164,7 @@ const SHORT_FLAGS: [(&str, &str); 8] = [
     ("-ncmoe", "--n-cpu-moe"),
 ];
 
-/// Replaces llama.cpp's short flags (and its long names that differ) by our long ones, up to a `--`.
+/// Replaces the flags in [`SHORT_FLAGS`] by our long ones, up to a `--`.
 fn long_flags(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
     let mut rest = false;
     let rename = |argument: OsString| {

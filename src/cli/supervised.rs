@@ -22,6 +22,7 @@ pub fn role(cli: &Cli) -> Role {
     let limit = match &cli.command {
         Command::Run(args) => args.llama.stall_timeout,
         Command::Profile(args) => args.llama.stall_timeout,
+        Command::Trace(args) => args.llama.stall_timeout,
         Command::Bench(args) => args.llama.stall_timeout,
         Command::Devices { .. } => flags_default(),
         _ => return Role::Alone,
@@ -50,7 +51,7 @@ pub fn watch(arguments: &[OsString], limit: Option<Duration>, console: Console) 
     match supervise::supervise(arguments, limit, interrupt, &mut console.bar()) {
         Ok(Outcome::Exited(code)) => code,
         Ok(Outcome::Interrupted) => {
-            say("interrupted; the output, if it has its name already, is whole");
+            say("interrupted; every output is there whole, or not at all");
             130
         }
         Ok(Outcome::Crashed { message, .. }) => {

@@ -44,10 +44,12 @@ pub enum DocumentError {
         error: serde_json::Error,
     },
     /// Another schema, or another version of it.
-    #[error("{}: schema is {found:?}, this moeslice reads {wanted:?}", path.display())]
+    #[error("{}: schema is {found:?}; a {document} of this moeslice has {wanted:?}", path.display())]
     Schema {
         /// The file.
         path: PathBuf,
+        /// What it was taken for.
+        document: &'static str,
         /// The schema named in the file.
         found: String,
         /// The schema that was wanted.
@@ -107,7 +109,8 @@ impl Format {
             Some(schema) if schema == self.schema => {}
             Some(found) => {
                 let (path, found) = (path.into(), found.clone());
-                return Err(DocumentError::Schema { path, found, wanted: self.schema });
+                let (document, wanted) = (self.name, self.schema);
+                return Err(DocumentError::Schema { path, document, found, wanted });
             }
         }
         serde_json::from_slice(text).map(Some).map_err(|error| match head.later_version() {
@@ -219,7 +222,7 @@ mod tests {
     #[test]
     fn another_schema_is_told_from_damage() {
         let told = message(r#"{"schema": "note/2", "pages": []}"#);
-        assert_eq!(told, r#"n.json: schema is "note/2", this moeslice reads "note/1""#);
+        assert_eq!(told, r#"n.json: schema is "note/2"; a note of this moeslice has "note/1""#);
         assert!(message(r#"{"text": "a"}"#).contains("missing field `schema`"));
         assert!(message("[]").contains("expected an object"));
     }

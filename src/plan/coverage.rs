@@ -74,7 +74,7 @@ pub fn over_layers<'a>(
     Some(Coverage { mean, worst, worst_layer })
 }
 
-/// KeptExperts selections over all selections, one correctly rounded division; `None` without selections.
+/// Selections of the kept experts over all selections, one correctly rounded division; `None` without selections.
 fn share(sums: &ExpertSums, kept: Option<&[u32]>) -> Option<f64> {
     let all: u64 = sums.count.iter().sum();
     let kept = match kept {

@@ -9,6 +9,10 @@ mod pass;
 #[cfg(feature = "llama")]
 mod routing;
 mod tally;
+#[cfg(feature = "llama")]
+mod trace_pass;
+#[cfg(feature = "llama")]
+mod trace_recorder;
 
 #[cfg(feature = "llama")]
 pub use outline::{Outline, OutlineCorpus, outline};
@@ -17,3 +21,7 @@ pub use pass::{Circumstances, Profile, ProfileError, ProfileOptions, profile};
 #[cfg(feature = "llama")]
 pub use routing::{RoutingObserver, Ubatches};
 pub use tally::{BadSelection, LayerShape, Tally, TallyError};
+#[cfg(feature = "llama")]
+pub use trace_pass::{Generation, RecordError, Recorded, TraceOptions, TraceTarget, record};
+#[cfg(feature = "llama")]
+pub use trace_recorder::TraceRecorder;

@@ -183,7 +183,8 @@ impl Watch {
     fn ended(&self, status: ExitStatus, asked: bool) -> Outcome {
         match (status.code(), status.signal()) {
             (Some(code), _) => Outcome::Exited(u8::try_from(code).unwrap_or(1)),
-            _ if asked => Outcome::Interrupted,
+            // A signal from the keyboard can end a child that does not catch it yet, before it was asked to end.
+            _ if asked || self.interrupt.is_set() => Outcome::Interrupted,
             (None, signal) => {
                 let signal = signal.unwrap_or(0);
                 let name = sys::signal_name(signal);
@@ -194,5 +195,28 @@ impl Watch {
                 Outcome::Crashed { signal, message }
             }
         }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+    use std::sync::atomic::AtomicBool;
+
+    /// What is made of a child that a signal from the keyboard ended before the parent asked it to end.
+    fn ended_by_sigint(interrupt: Interrupt) -> Outcome {
+        let mut child = Command::new("true").spawn().unwrap();
+        child.wait().unwrap();
+        let (_, lines) = channel();
+        let watch =
+            Watch { child, lines, limit: None, interrupt, place: Place::default(), last: Instant::now() };
+        watch.ended(ExitStatus::from_raw(libc::SIGINT), false)
+    }
+
+    #[test]
+    fn child_that_an_interrupt_ended_before_it_was_asked_is_interrupted() {
+        static FLAG: AtomicBool = AtomicBool::new(true);
+        assert!(matches!(ended_by_sigint(Interrupt::when(&FLAG)), Outcome::Interrupted));
+        assert!(matches!(ended_by_sigint(Interrupt::NEVER), Outcome::Crashed { signal: libc::SIGINT, .. }));
     }
 }

@@ -110,9 +110,22 @@ fn wrong_arguments_exit_with_2() {
 
 #[test]
 fn wrong_arguments_are_told_in_one_line() {
-    refuses(moeslice().args(["prune", "-m", "m.gguf", "-o", "o.gguf"]), 2, &["--usage"]);
+    refuses(
+        moeslice().args(["prune", "-m", "m.gguf", "-o", "o.gguf"]),
+        2,
+        &["--usage", "--plan", "see moeslice prune --help"],
+    );
     refuses(moeslice().args(["plan", "u.json", "-m", "m.gguf", "--keep", "-1"]), 2, &["-1", "--keep"]);
-    refuses(moeslice().args(["inspekt", "m.gguf"]), 2, &["inspekt", "inspect"]);
+    refuses(moeslice().args(["-q", "plan", "--no-such"]), 2, &["--no-such", "see moeslice plan --help"]);
+    refuses(moeslice().args(["inspekt", "plan"]), 2, &["inspekt", "inspect", "see moeslice --help"]);
+}
+
+#[test]
+fn no_arguments_show_the_commands_on_stderr() {
+    let output = moeslice().assert().code(2).get_output().clone();
+    assert!(output.stdout.is_empty());
+    let text = String::from_utf8(output.stderr).unwrap();
+    assert!(text.lines().any(|line| line.trim().starts_with("inspect ")), "{text}");
 }
 
 #[test]

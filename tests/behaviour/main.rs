@@ -16,6 +16,7 @@ mod mtp;
 #[cfg(feature = "llama")]
 mod profile;
 mod prune;
+mod replay;
 #[cfg(feature = "llama")]
 mod run;
 #[cfg(feature = "llama")]
@@ -23,4 +24,5 @@ mod supervise;
 mod support;
 #[cfg(feature = "llama")]
 mod texts;
+mod trace;
 mod verify;

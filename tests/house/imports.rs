@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The rooms in the order of knowledge: each may use those before it.
-pub const ORDER: [&str; 25] = [
+pub const ORDER: [&str; 26] = [
     "units",
     "progress",
     "sys",
@@ -19,6 +19,7 @@ pub const ORDER: [&str; 25] = [
     "score",
     "plan",
     "slice",
+    "cache",
     "replay",
     "llama",
     "corpus",

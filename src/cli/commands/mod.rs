@@ -14,7 +14,10 @@ pub mod plan;
 #[cfg(feature = "llama")]
 pub mod profile;
 pub mod prune;
+pub mod replay;
 pub mod report;
 #[cfg(feature = "llama")]
 pub mod run;
+#[cfg(feature = "llama")]
+pub mod trace;
 pub mod verify;

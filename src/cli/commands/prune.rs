@@ -9,23 +9,18 @@ use crate::cli::output_files::OutputFiles;
 use crate::plan::{self, KeepTarget, Plan};
 use crate::progress::Interrupt;
 use crate::sys::catch_interrupts;
-use clap::Args;
+use clap::{ArgGroup, Args};
 use std::path::{Path, PathBuf};
 
 /// Arguments of `prune`.
 #[derive(Args, Clone, Debug)]
+#[command(group(ArgGroup::new("choice").args(["usage", "plan"]).required(true)))]
 pub struct PruneArgs {
     /// The model, a GGUF file; any shard of several
     #[arg(short, long, value_name = "MODEL", env = "LLAMA_ARG_MODEL")]
     pub model: PathBuf,
     /// The usage file to choose from, or an imatrix of llama-imatrix
-    #[arg(
-        long,
-        value_name = "U.json",
-        required_unless_present = "plan",
-        conflicts_with = "plan",
-        requires = "keep"
-    )]
+    #[arg(long, value_name = "U.json", requires = "keep")]
     pub usage: Option<PathBuf>,
     #[arg(long, value_name = "K", help = KEEP_HELP, allow_hyphen_values = true, conflicts_with = "plan")]
     pub keep: Option<KeepTarget>,

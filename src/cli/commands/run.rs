@@ -1,4 +1,4 @@
-//! `moeslice run`: profile, plan, cut and verify, in one process.
+//! `moeslice run`: profile, plan, cut and verify, in one command.
 
 use super::profile::run_profile;
 use crate::cli::console::Console;
@@ -26,9 +26,9 @@ pub struct RunArgs {
     #[arg(long, value_name = "U.json")]
     pub usage_out: Option<PathBuf>,
     #[command(flatten)]
-    pub texts: TextFlags,
-    #[command(flatten)]
     pub mtp: MtpFlag,
+    #[command(flatten)]
+    pub texts: TextFlags,
     #[command(flatten)]
     pub choose: SelectionFlags,
     #[command(flatten)]
@@ -67,5 +67,6 @@ pub fn run(args: &RunArgs, console: Console) -> Result<(), Failure> {
 
     let plan = selection.plan(&model, &usage, &args.keep, args.cut.shards)?;
     let coverages = plan::coverage(&usage, &plan.keep);
-    args.cut.cut(&model, &plan, coverages.as_ref(), console, interrupt)?.print(args.cut.json, console)
+    let report = args.cut.cut(&model, &plan, coverages.as_ref(), console, interrupt);
+    report.map_err(|failure| failure.after_usage(usage_out))?.print(args.cut.json, console)
 }

@@ -213,8 +213,9 @@ impl CutReport {
             ));
         }
         if let Some(ties) = self.ties.as_ref().filter(|ties| ties.experts > 0) {
+            let layers = if ties.layers == 1 { "layer" } else { "layers" };
             let text =
-                format!("{} experts of equal score at the cut, in {} layers", ties.experts, ties.layers);
+                format!("{} experts of equal score at the cut, in {} {layers}", ties.experts, ties.layers);
             rows.push(("ties", text));
         }
         let verified = match self.verify_seconds {

@@ -13,7 +13,7 @@ use std::path::Path;
 #[derive(Args, Clone, Debug)]
 #[command(next_help_heading = "Choosing the experts")]
 pub struct SelectionFlags {
-    #[arg(long, value_name = "SCORE", help = format!("What ranks the experts: frequency or weight [default: {}]", DEFAULT_SCORE))]
+    #[arg(long, value_name = "SCORE", help = score_help())]
     pub score: Option<Score>,
     /// Experts that stay whatever their score
     #[arg(long, value_name = "LAYER:ID,…")]
@@ -36,6 +36,12 @@ const DEFAULT_SCORE: Score = Score::Frequency;
 /// The help of `--keep`, which some commands require and some do not.
 pub const KEEP_HELP: &str =
     "How many experts stay: 192, 75%, coverage:0.98, coverage:0.98@each, or size:14GiB";
+
+/// The help of `--score`.
+fn score_help() -> String {
+    let names = Score::ALL.map(Score::name).join(" or ");
+    format!("What ranks the experts: {names} [default: {DEFAULT_SCORE}]")
+}
 
 impl SelectionFlags {
     /// The flag that was given, if any was: a plan leaves nothing to choose.

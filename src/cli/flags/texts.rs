@@ -19,7 +19,7 @@ pub struct TextFlags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub chunks: Option<u32>,
     /// What to collect for each expert
-    #[arg(long, value_enum, default_value_t = ScoreData::Weights)]
+    #[arg(long, value_enum, value_name = "counts|weights", default_value_t = ScoreData::Weights)]
     pub score_data: ScoreData,
     /// Recognise special tokens, such as <|im_start|>, inside plain texts too (in chats they always are)
     #[arg(long)]
@@ -54,8 +54,15 @@ pub enum ScoreData {
 const REMARKS: usize = 10;
 
 impl TextFlags {
-    /// Reads the texts.
+    /// Reads the texts, and refuses flags that speak of chats where there are none.
     pub fn read(&self, model: &MoeModel, console: Console) -> Result<Vec<CorpusText>, Failure> {
+        let corpora = self.read_any(model, console)?;
+        self.check_chats(&corpora)?;
+        Ok(corpora)
+    }
+
+    /// Reads the texts.
+    pub fn read_any(&self, model: &MoeModel, console: Console) -> Result<Vec<CorpusText>, Failure> {
         let mut remarks = 0;
         let mut say = |text: String| {
             remarks += 1;
@@ -67,9 +74,7 @@ impl TextFlags {
         if remarks > REMARKS {
             console.remark(&format!("… and {} more like these", remarks - REMARKS));
         }
-        let corpora = corpora.map_err(Failure::input)?;
-        self.check_chats(&corpora)?;
-        Ok(corpora)
+        corpora.map_err(Failure::input)
     }
 
     /// How chats are read: with the template that was given, or else the model's.
