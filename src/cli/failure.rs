@@ -11,7 +11,7 @@ use crate::profile::ProfileError;
 use crate::progress::Interrupted;
 use crate::replay::ReplayError;
 use crate::score::ScoreError;
-use crate::slice::{SliceError, VerifyError};
+use crate::slice::SliceError;
 use crate::sys::FileError;
 use crate::usage::UsageError;
 #[cfg(feature = "llama")]
@@ -145,9 +145,6 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
         Some(FileError::TooLarge { .. }) => return Some("--shards 2GiB writes several smaller files"),
         _ => {}
     }
-    if let Some(VerifyError::NoIdMap { .. }) = error.downcast_ref() {
-        return Some("--plan takes it");
-    }
     None
 }
 
@@ -259,8 +256,6 @@ mod tests {
     fn a_fault_that_a_flag_helps_against_is_told_with_the_flag() {
         let exists = || FileError::Exists { path: "o.gguf".into() };
         assert!(with_hint(&exists().into()).ends_with("; --force replaces it"));
-        let no_map = VerifyError::NoIdMap { file: "p.gguf".into() };
-        assert!(with_hint(&no_map.into()).ends_with("; --plan takes it"));
         // What a command adds to the message does not hide the fault.
         let within = anyhow::Error::new(exists()).context("m.gguf: o.gguf exists");
         assert_eq!(with_hint(&within), "m.gguf: o.gguf exists; --force replaces it");
