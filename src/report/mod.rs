@@ -7,6 +7,8 @@ mod layers;
 mod overlap;
 mod plan_table;
 #[cfg(feature = "cli")]
+mod replay_tables;
+#[cfg(feature = "cli")]
 mod table;
 #[cfg(feature = "cli")]
 mod text;
@@ -16,6 +18,8 @@ mod wording;
 pub use layers::{LayerRow, LayerTable, Spread};
 pub use overlap::{Overlap, OverlapRow};
 pub use plan_table::{PlanRow, PlanTable};
+#[cfg(feature = "cli")]
+pub use replay_tables::{WithFlags as AdviceWithFlags, replay as replay_text};
 #[cfg(feature = "cli")]
 pub use table::plain;
 pub use wording::percent;
