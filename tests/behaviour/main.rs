@@ -24,5 +24,6 @@ mod supervise;
 mod support;
 #[cfg(feature = "llama")]
 mod texts;
+#[cfg(feature = "llama")]
 mod trace;
 mod verify;
