@@ -191,7 +191,7 @@ fn scattered_usage(path: &Path) -> anyhow::Result<Usage> {
         let mut count: Vec<u64> = weights.iter().map(|weight| selections * weight / all).collect();
         // What rounding left over goes to the first.
         count[0] += selections - count.iter().sum::<u64>();
-        let sums = ExpertSums { n_tokens: TOKENS, count, weight: None };
+        let sums = ExpertSums { n_tokens: TOKENS, count, weight: None, activation: None };
         LayerUsage::join(layer.layer, layer.n_expert_used, [("random".to_owned(), sums)].into())
     });
     let usage = Usage {
@@ -205,7 +205,7 @@ fn scattered_usage(path: &Path) -> anyhow::Result<Usage> {
             ubatch_size: 512,
             ..Run::default()
         },
-        corpora: vec![Corpus { name: "random".into(), files: vec![], tokens: TOKENS }],
+        corpora: vec![Corpus { name: "random".into(), files: vec![], tokens: TOKENS, held_out: None }],
         layers: layers.collect(),
     };
     usage.check().map_err(anyhow::Error::msg)?;

@@ -2,6 +2,7 @@
 //!
 //! `UPDATE_SCHEMAS=1 cargo test schemas` writes them.
 
+use crate::evaluate::Evaluation;
 use crate::moe::KeptExperts;
 use crate::plan::Plan;
 use crate::score::{Blend, Score};
@@ -66,6 +67,11 @@ fn examples_of_the_documentation_are_accepted() {
 #[test]
 fn usage_schema_matches_the_types() {
     check::<Usage>("Usage file of moeslice", "usage.schema.json");
+}
+
+#[test]
+fn eval_schema_matches_the_types() {
+    check::<Evaluation>("Measurement of moeslice", "eval.schema.json");
 }
 
 #[test]

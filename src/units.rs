@@ -23,6 +23,19 @@ impl fmt::Display for ByteCount {
     }
 }
 
+/// A number of bytes as a person reads it, with the exact number: `17.25 GiB (18522046464 bytes)`.
+#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
+pub struct WithBytes(pub u64);
+
+impl fmt::Display for WithBytes {
+    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        match self.0 {
+            bytes @ ..1024 => write!(f, "{}", ByteCount(bytes)),
+            bytes => write!(f, "{} ({bytes} bytes)", ByteCount(bytes)),
+        }
+    }
+}
+
 /// Unit names and their bytes; the first of those that divide a size is the one that it is printed with.
 const UNITS: [(&str, u64); 9] = [
     ("TiB", 1 << 40),
@@ -36,7 +49,11 @@ const UNITS: [(&str, u64); 9] = [
     ("B", 1),
 ];
 
-/// Reads `14GiB`, `14.5 GB` or a plain number of bytes, exactly; a fraction of a byte is dropped.
+/// Sizes as llama.cpp's `--split-max-size` takes them.
+const SHORT_UNITS: [(&str, u64); 2] = [("G", 1_000_000_000), ("M", 1_000_000)];
+
+/// Reads `14GiB`, `14.5 GB`, `14G` (which is 14 GB, as for llama.cpp's `--split-max-size`) or a plain number of bytes,
+/// exactly; a fraction of a byte is dropped.
 ///
 /// # Errors
 /// Says what of the text is not a size.
@@ -46,11 +63,12 @@ pub fn parse_bytes(text: &str) -> Result<u64, &'static str> {
     let unit = unit.trim_start();
     let scale = match unit {
         "" => 1,
+        _ if unit.starts_with(',') => return Err("write a point, not a comma, before the fraction"),
         _ => {
-            UNITS
-                .iter()
+            let mut units = SHORT_UNITS.iter().chain(&UNITS);
+            units
                 .find(|(name, _)| name.eq_ignore_ascii_case(unit))
-                .ok_or("the unit is none of B, kB, MB, GB, TB, KiB, MiB, GiB, TiB")?
+                .ok_or("the unit is none of B, kB, MB, GB, TB, KiB, MiB, GiB, TiB, and M and G as llama.cpp has them")?
                 .1
         }
     };
@@ -100,5 +118,20 @@ mod tests {
         for (bytes, text) in cases {
             assert_eq!(ByteCount(bytes).to_string(), text);
         }
+        assert_eq!(WithBytes(1_048_575).to_string(), "1.00 MiB (1048575 bytes)");
+        assert_eq!(WithBytes(31).to_string(), "31 bytes");
+    }
+
+    #[test]
+    fn sizes_of_llama_cpp_are_read_as_it_reads_them() {
+        assert_eq!(parse_bytes("3G"), Ok(3_000_000_000));
+        assert_eq!(parse_bytes("3M"), Ok(3_000_000));
+        assert_eq!(parse_bytes("3m"), Ok(3_000_000));
+        assert!(parse_bytes("3K").is_err());
+    }
+
+    #[test]
+    fn a_decimal_comma_is_named() {
+        assert!(parse_bytes("1,5GiB").unwrap_err().contains("comma"));
     }
 }

@@ -2,15 +2,22 @@
 
 use crate::json;
 use crate::progress::{Progress, Unit};
+use crate::report::TextStyle;
+use clap::ColorChoice;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 /// What the user wants to see.
 #[derive(Clone, Copy, Debug)]
 pub struct Console {
     /// Nothing but errors and data.
     pub quiet: bool,
+    /// Whether what is printed has colours.
+    pub color: ColorChoice,
+    /// Everything that may help to find a fault.
+    #[cfg(feature = "llama")]
+    pub verbose: bool,
 }
 
 /// Why data did not reach stdout.
@@ -22,8 +29,13 @@ pub enum PrintError {
     Failed(io::Error),
 }
 
-/// Writes `text` to stdout.
+/// Writes `text` to stdout. Control characters, which may come from a file and steer a terminal, become spaces.
 pub fn print(text: &str) -> Result<(), PrintError> {
+    let plain = |c: char| if c.is_control() && c != '\n' { ' ' } else { c };
+    write(&text.chars().map(plain).collect::<String>())
+}
+
+fn write(text: &str) -> Result<(), PrintError> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
         io::ErrorKind::BrokenPipe => PrintError::Closed,
@@ -33,7 +45,18 @@ pub fn print(text: &str) -> Result<(), PrintError> {
 
 /// Writes `value` to stdout as JSON.
 pub fn print_json(value: &impl Serialize) -> Result<(), PrintError> {
-    print(&json::to_text(value))
+    write(&escaped(&json::to_text(value)))
+}
+
+/// JSON in which no control character stands as it is: JSON itself wants only those below the space escaped.
+fn escaped(json: &str) -> String {
+    json.chars().fold(String::with_capacity(json.len()), |mut text, c| {
+        match c {
+            '\u{7f}'..='\u{9f}' => text.push_str(&format!("\\u{:04x}", u32::from(c))),
+            _ => text.push(c),
+        }
+        text
+    })
 }
 
 /// Writes a line to stderr. That nobody can read it any more is no reason to lose the work.
@@ -50,6 +73,33 @@ impl Console {
     /// Says something on stderr, unless quiet.
     pub fn remark(self, text: &str) {
         if !self.quiet {
+            say(text);
+        }
+    }
+
+    /// How reports on stdout look: plain in a pipe, and on a terminal as wide as that and with colours, unless
+    /// `NO_COLOR` is set or they are not wanted.
+    pub fn style(self) -> TextStyle {
+        let terminal = io::stdout().is_terminal();
+        let colour = match self.color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => {
+                let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+                terminal && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+            }
+        };
+        if terminal {
+            let width = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+            return TextStyle::terminal(width.unwrap_or(TextStyle::default().width), colour);
+        }
+        TextStyle { colour, ..TextStyle::default() }
+    }
+
+    /// Says something on stderr that only those want to know who look for a fault.
+    #[cfg(feature = "llama")]
+    pub fn detail(self, text: &str) {
+        if self.verbose {
             say(text);
         }
     }
@@ -110,10 +160,24 @@ impl Progress for Bar {
     }
 
     fn name(&mut self, what: &str) {
-        self.bar.set_message(what.to_owned());
+        self.bar.set_message(one_line(what));
     }
 
     fn end(&mut self) {
         self.bar.finish_and_clear();
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn control_characters_are_escaped_in_json_and_replaced_elsewhere() {
+        let name = "a\u{1b}[31m\u{9b}2J\u{7f}";
+        let text = escaped(&json::to_text(&name));
+        assert!(!text.trim_end().chars().any(char::is_control), "{text:?}");
+        assert_eq!(serde_json::from_str::<String>(&text).unwrap(), name);
+        assert_eq!(one_line(name), "a [31m 2J ");
     }
 }

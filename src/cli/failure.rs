@@ -2,14 +2,20 @@
 
 use super::console::{PrintError, say};
 use crate::corpus::{ChatError, CorpusError};
+#[cfg(feature = "llama")]
+use crate::llama::{Allocation, LlamaError};
 use crate::moe::KeptError;
 use crate::plan::{PlanError, PlanFault, PlanFileError};
+#[cfg(feature = "llama")]
+use crate::profile::ProfileError;
 use crate::progress::Interrupted;
 use crate::replay::ReplayError;
 use crate::score::ScoreError;
-use crate::slice::VerifyError;
+use crate::slice::{SliceError, VerifyError};
 use crate::sys::FileError;
 use crate::usage::UsageError;
+#[cfg(feature = "llama")]
+use crate::windows::PassError;
 use std::fmt::Display;
 #[cfg(feature = "llama")]
 use std::path::PathBuf;
@@ -29,8 +35,9 @@ pub enum Failure {
     /// Ctrl-C (130), when the usage file of this path was already written, and the model was not.
     #[cfg(feature = "llama")]
     InterruptedCut(PathBuf),
-    /// Ctrl-C (130), when the output was already written and only its check was missing.
-    InterruptedCheck,
+    /// Ctrl-C (130), when a part of the work is done and kept.
+    #[cfg(feature = "llama")]
+    Stopped(String),
     /// Whoever read our output has closed it: no failure (0).
     ClosedPipe,
 }
@@ -78,8 +85,9 @@ impl Failure {
                 ));
                 return 130;
             }
-            Failure::InterruptedCheck => {
-                say("interrupted; the output is written, and was not compared with its source");
+            #[cfg(feature = "llama")]
+            Failure::Stopped(what) => {
+                say(what);
                 return 130;
             }
             Failure::ClosedPipe => return 0,
@@ -108,6 +116,10 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
     {
         return Some("--mtp drop does the latter");
     }
+    #[cfg(feature = "llama")]
+    if let Some(error) = llama_error(error) {
+        return memory_hint(error);
+    }
     if let Some(CorpusError::Chat(error)) = error.downcast_ref() {
         return match error {
             ChatError::NoTemplate { .. } => Some("--chat-template gives one"),
@@ -124,8 +136,14 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
     if let Some(error) = error.downcast_ref::<ReplayError>() {
         return replay_hint(error);
     }
-    if let Some(FileError::Exists { .. }) = error.downcast_ref() {
-        return Some("--force replaces it");
+    let file = match error.downcast_ref() {
+        Some(SliceError::File(file)) => Some(file),
+        _ => error.downcast_ref(),
+    };
+    match file {
+        Some(FileError::Exists { .. }) => return Some("--force replaces it"),
+        Some(FileError::TooLarge { .. }) => return Some("--shards 2GiB writes several smaller files"),
+        _ => {}
     }
     if let Some(VerifyError::NoIdMap { .. }) = error.downcast_ref() {
         return Some("--plan takes it");
@@ -157,8 +175,34 @@ fn plan_hint(error: &PlanError) -> Option<&'static str> {
         PlanError::Score(ScoreError::NoWeights { .. }) => {
             Some("profile with --score-data weights, or take --score frequency")
         }
+        PlanError::Score(ScoreError::NoActivations { .. }) => {
+            Some("profile with --score-data full, or take --score weight")
+        }
         _ => None,
     }
+}
+
+/// What llama.cpp said, when it is behind `error`.
+#[cfg(feature = "llama")]
+fn llama_error(error: &anyhow::Error) -> Option<&LlamaError> {
+    let of_a_profile = || error.downcast_ref::<ProfileError>().and_then(ProfileError::llama);
+    let of_a_pass = || error.downcast_ref::<PassError>().map(|error| &error.error);
+    error.downcast_ref().or_else(of_a_profile).or_else(of_a_pass)
+}
+
+/// Which flags need less memory.
+#[cfg(feature = "llama")]
+fn memory_hint(error: &LlamaError) -> Option<&'static str> {
+    let LlamaError::Memory(missing) = error else { return None };
+    Some(match missing.allocation {
+        Allocation::Model { .. } => {
+            "-cmoe or -ncmoe N keep experts in the processor's memory, -ngl N puts fewer layers on the GPU, and a smaller quantisation needs less everywhere"
+        }
+        Allocation::Context { .. } => {
+            "a smaller -c, -b or -ub needs less, as do -ctk q8_0 -ctv q8_0; -nkvo keeps keys and values in the processor's memory"
+        }
+        Allocation::Batch { .. } => "a smaller -b or -ub needs less",
+    })
 }
 
 impl From<PrintError> for Failure {
@@ -209,7 +253,6 @@ mod tests {
         assert!(
             matches!(Failure::Interrupted.after_usage(usage()), Failure::InterruptedCut(path) if path == usage())
         );
-        assert!(matches!(Failure::InterruptedCheck.after_usage(usage()), Failure::InterruptedCheck));
     }
 
     #[test]

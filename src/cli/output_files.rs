@@ -1,7 +1,9 @@
 //! What a command is about to write: checked before the long work, against what it reads, and against each other.
 
+use super::console::Console;
 use super::failure::Failure;
-use crate::sys::{self, FileError, FileId, folder_of};
+use crate::sys::{self, FileError, FileId, Leftovers, folder_of};
+use crate::units::ByteCount;
 use std::path::{Path, PathBuf};
 
 /// The outputs of a command.
@@ -51,8 +53,24 @@ impl OutputFiles {
 }
 
 /// Writes a small output, whole or not at all.
-pub fn write_small(path: &Path, bytes: &[u8], force: bool) -> Result<(), Failure> {
-    sys::write_atomic(path, bytes, force).map_err(output_failure)
+pub fn write_small(path: &Path, bytes: &[u8], force: bool, console: Console) -> Result<(), Failure> {
+    let leftovers = sys::write_atomic(path, bytes, force).map_err(output_failure)?;
+    tell_leftovers(&leftovers, console);
+    Ok(())
+}
+
+/// Says what killed runs had left in the folder of an output, and what of it is still there.
+pub fn tell_leftovers(leftovers: &Leftovers, console: Console) {
+    if leftovers.removed > 0 {
+        let (files, bytes) = (leftovers.removed, ByteCount(leftovers.bytes));
+        console.remark(&format!("removed what killed runs left here: {files} hidden files of {bytes}"));
+    }
+    if leftovers.rolled_back > 0 {
+        console.remark("took back a group of files that a killed run had put in place in part");
+    }
+    for left in &leftovers.left {
+        console.remark(&left.to_string());
+    }
 }
 
 /// An output that is in the way, or no place for a file, is a matter of the arguments; all else failed while running.

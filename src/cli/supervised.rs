@@ -23,6 +23,8 @@ pub fn role(cli: &Cli) -> Role {
         Command::Run(args) => args.llama.stall_timeout,
         Command::Profile(args) => args.llama.stall_timeout,
         Command::Trace(args) => args.llama.stall_timeout,
+        Command::Refine(args) => args.llama.stall_timeout,
+        Command::Eval(args) => args.llama.stall_timeout,
         Command::Bench(args) => args.llama.stall_timeout,
         Command::Devices { .. } => flags_default(),
         _ => return Role::Alone,

@@ -41,6 +41,7 @@ impl CorpusText {
             name: name.to_owned(),
             files: self.texts.iter().map(|text| text.file.clone()).collect(),
             tokens,
+            held_out: None,
         }
     }
 

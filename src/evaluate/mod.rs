@@ -1,7 +1,43 @@
-//! What a cut costs, before anything is written and after.
+//! What a cut costs, before anything is written and after: perplexity, the divergence from the base, and the same of
+//! models that run as if they had been cut.
 
+mod bound;
+mod document;
+#[cfg(feature = "llama")]
+mod error;
+mod figures;
 #[cfg(feature = "llama")]
 mod mask;
+mod pair;
+#[cfg(feature = "llama")]
+mod reference;
+#[cfg(feature = "llama")]
+mod refine;
+#[cfg(feature = "llama")]
+mod scorer;
+#[cfg(feature = "llama")]
+mod softmax;
+#[cfg(feature = "llama")]
+mod texts;
+#[cfg(feature = "llama")]
+mod what_if;
+
+pub use bound::{WithinBound, smallest_within};
+pub use document::{EVAL_SCHEMA, EvalRow, EvalRun, EvaluatedCorpus, Evaluation, Knee, Noise, Seen};
+pub use figures::{BaseLoss, Figures, KlFigures, Mean, TokenLoss};
+pub use pair::{NotOfOneModel, check_base};
 
 #[cfg(feature = "llama")]
+pub use error::EvalError;
+#[cfg(feature = "llama")]
 pub use mask::{ExpertMask, MaskError};
+#[cfg(feature = "llama")]
+pub use reference::{InStep, Reference, StoredRows};
+#[cfg(feature = "llama")]
+pub use refine::{Exchange, Refined, exchanged, exchanges, is_better, refine};
+#[cfg(feature = "llama")]
+pub use scorer::{EvalCorpus, Losses, Scorer, Unobserved, measure, measure_and_keep, measure_until, scored};
+#[cfg(feature = "llama")]
+pub use texts::{TextOptions, search_parts, windows};
+#[cfg(feature = "llama")]
+pub use what_if::WhatIf;

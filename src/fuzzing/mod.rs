@@ -5,3 +5,4 @@ pub mod plan;
 pub mod prune;
 pub mod report;
 pub mod usage;
+pub mod verify;

@@ -118,7 +118,7 @@ impl<'s> Cursor<'s> {
         Ok(u64::from_le_bytes(self.array(what)?))
     }
 
-    /// Passes a string and returns where its text lies.
+    /// Passes a string and returns where its bytes lie: llama.cpp does not ask whether they are UTF-8.
     pub(super) fn string(&mut self, what: &dyn Fn() -> String) -> Result<Range<usize>, GgufError> {
         let declared = self.u64(what)?;
         self.text(declared, what)
@@ -134,11 +134,7 @@ impl<'s> Cursor<'s> {
         if declared > remaining.min(MAX_LENGTH) {
             return Err(self.fault(Malformation::StringLength { what: what(), declared, remaining }));
         }
-        let range = self.take(declared, what)?;
-        if std::str::from_utf8(&self.buffer[range.clone()]).is_err() {
-            return Err(self.fault(Malformation::NotUtf8 { what: what() }));
-        }
-        Ok(range)
+        self.take(declared, what)
     }
 
     /// Passes the value of `key`, checks all of it, and returns where it lies, type included.

@@ -5,6 +5,7 @@ use std::path::{Path, PathBuf};
 
 use super::malformation::Malformation;
 use super::value::ValueType;
+use crate::sys::FileError;
 
 /// Why a model could not be opened, read or laid out.
 #[derive(Debug, thiserror::Error)]
@@ -46,6 +47,18 @@ pub enum GgufError {
         tensor: String,
         /// Where in the file the data ended.
         position: u64,
+    },
+    /// The file was written to, or another took its name, after it was opened.
+    #[error("{}: was changed while it was in use: try again when it is complete", path.display())]
+    Changed {
+        /// The file.
+        path: PathBuf,
+    },
+    /// The model has more shards than the process may have files open.
+    #[error(transparent)]
+    Descriptors {
+        /// The limit.
+        error: FileError,
     },
     /// A read beyond the end of a tensor was asked for.
     #[error("tensor {tensor:?} has {bytes} bytes; {len} at {offset} lie outside")]

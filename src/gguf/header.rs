@@ -1,6 +1,7 @@
 //! The header of a GGUF file: version, metadata and tensor table.
 
 use std::collections::HashSet;
+use std::hash::Hash;
 use std::path::Path;
 
 use super::cursor::Cursor;
@@ -13,6 +14,7 @@ use super::malformation::Malformation;
 use super::metadata::Metadata;
 use super::source::ReadAt;
 use super::tensor::{TensorError, TensorInfo};
+use super::text::shown;
 use super::types::TensorType;
 use super::value::Value;
 
@@ -62,14 +64,14 @@ impl Header {
         let mut entries = Vec::new();
         for index in 0..declared_entries {
             let key = read_key(&mut cursor, index)?;
-            let value = cursor.value(&key)?;
+            let value = cursor.value(&shown(&key))?;
             entries.push((key, value));
         }
-        if let Some(key) = first_duplicate(entries.iter().map(|(key, _)| key.as_str())) {
-            return Err(cursor.fault(Malformation::DuplicateKey { key: key.to_owned() }));
+        if let Some(key) = first_duplicate(entries.iter().map(|(key, _)| key.as_slice())) {
+            return Err(cursor.fault(Malformation::DuplicateKey { key: shown(key) }));
         }
         let metadata_end = cursor.position() as usize;
-        let alignment = match entries.iter().find(|(key, _)| key == ALIGNMENT_KEY) {
+        let alignment = match entries.iter().find(|(key, _)| shown(key) == ALIGNMENT_KEY) {
             Some((_, range)) => check_alignment(Value::decode(cursor.passed(range.clone()))),
             None => Ok(DEFAULT_ALIGNMENT),
         };
@@ -150,7 +152,7 @@ fn read_version(cursor: &mut Cursor<'_>) -> Result<u32, GgufError> {
     }
 }
 
-fn read_key(cursor: &mut Cursor<'_>, index: u64) -> Result<String, GgufError> {
+fn read_key(cursor: &mut Cursor<'_>, index: u64) -> Result<Vec<u8>, GgufError> {
     let what = &|| format!("the key of metadata entry {index}");
     let bytes = cursor.u64(what)?;
     if bytes == 0 {
@@ -160,22 +162,19 @@ fn read_key(cursor: &mut Cursor<'_>, index: u64) -> Result<String, GgufError> {
         return Err(cursor.fault(Malformation::KeyTooLong { index, bytes }));
     }
     let range = cursor.text(bytes, what)?;
-    let key = String::from_utf8_lossy(cursor.passed(range)).into_owned();
+    let key = cursor.passed(range).to_vec();
     check_key(&key, index).map_err(|fault| cursor.fault(fault))?;
     Ok(key)
 }
 
 /// Checks the key of the entry at `index`.
-pub(super) fn check_key(key: &str, index: u64) -> Result<(), Malformation> {
+pub(super) fn check_key(key: &[u8], index: u64) -> Result<(), Malformation> {
     let bytes = key.len() as u64;
     if bytes == 0 {
         return Err(Malformation::EmptyKey { index });
     }
     if bytes > MAX_KEY_BYTES {
         return Err(Malformation::KeyTooLong { index, bytes });
-    }
-    if key.contains('\0') {
-        return Err(Malformation::KeyWithNul { key: key.to_owned() });
     }
     Ok(())
 }
@@ -188,7 +187,9 @@ fn read_tensor(cursor: &mut Cursor<'_>, index: u64) -> Result<TensorInfo, GgufEr
         return Err(cursor.fault(fault));
     }
     let range = cursor.text(bytes, what)?;
-    let name = String::from_utf8_lossy(cursor.passed(range)).into_owned();
+    let raw = cursor.passed(range);
+    let name = shown(raw);
+    let raw_name = (name.as_bytes() != raw).then(|| raw.into());
 
     let what = &|| format!("the entry of tensor {name:?}");
     let count = cursor.u32(what)?;
@@ -206,13 +207,13 @@ fn read_tensor(cursor: &mut Cursor<'_>, index: u64) -> Result<TensorInfo, GgufEr
     let ty = TensorType::from_id(cursor.u32(what)?)
         .map_err(|fault| cursor.fault(Malformation::TensorType { tensor: name.clone(), fault }))?;
     let offset = cursor.u64(what)?;
-    let info = TensorInfo { name, dims, ty, offset };
+    let info = TensorInfo { name, raw_name, dims, ty, offset };
     info.check().map_err(|fault| cursor.fault(fault))?;
     Ok(info)
 }
 
 /// The first of `names` that occurred before.
-pub(super) fn first_duplicate<'a>(mut names: impl Iterator<Item = &'a str>) -> Option<&'a str> {
+pub(super) fn first_duplicate<T: Copy + Eq + Hash>(mut names: impl Iterator<Item = T>) -> Option<T> {
     let mut seen = HashSet::new();
     names.find(|name| !seen.insert(*name))
 }

@@ -95,23 +95,11 @@ pub enum Malformation {
         /// The length in the file.
         bytes: u64,
     },
-    /// llama.cpp would compare such a key only up to the NUL.
-    #[error("metadata key {key:?} holds a NUL character")]
-    KeyWithNul {
-        /// The key.
-        key: String,
-    },
     /// Two entries of one key.
     #[error("metadata key {key:?} occurs twice")]
     DuplicateKey {
         /// The key.
         key: String,
-    },
-    /// Bytes that are no text.
-    #[error("{what} is not UTF-8")]
-    NotUtf8 {
-        /// The key, value or name.
-        what: String,
     },
     /// A value type that GGUF does not have.
     #[error("metadata key {key:?} has the unknown value type {id}")]

@@ -1,26 +1,32 @@
 //! The key/value entries of a header, in their order, kept as the bytes that they were read as.
 
+use std::collections::HashMap;
 use std::fmt;
 use std::ops::Range;
 use std::sync::Arc;
 
-use super::owned_value::{OwnedValue, encode_string};
+use super::owned_value::{OwnedValue, encode_bytes};
+use super::text::shown;
 use super::value::Value;
 
 /// Ordered metadata entries.
 ///
 /// An entry that was read from a file keeps its encoded bytes and is written back as those. All entries of one file
-/// share one buffer, so a clone is cheap and a vocabulary costs no allocation a token.
+/// share one buffer, so a clone is cheap and a vocabulary costs no allocation a token. A key is compared up to its first
+/// NUL, as llama.cpp does; of two that are the same to it, the first is found.
 #[derive(Clone, Default)]
 pub struct Metadata {
     /// The beginning of the file, in which [`Bytes::Read`] ranges lie.
     file: Arc<Vec<u8>>,
     entries: Vec<Entry>,
+    by_key: HashMap<Arc<str>, usize>,
 }
 
 #[derive(Clone)]
 struct Entry {
-    key: String,
+    key: Arc<str>,
+    /// The bytes of the key where they are not those of `key`.
+    raw_key: Option<Arc<[u8]>>,
     bytes: Bytes,
 }
 
@@ -36,11 +42,27 @@ impl Metadata {
         Self::default()
     }
 
-    /// Entries whose encoded, checked values lie at the given ranges of `file`.
-    pub(super) fn from_read(file: Vec<u8>, entries: Vec<(String, Range<usize>)>) -> Self {
-        let entries =
-            entries.into_iter().map(|(key, range)| Entry { key, bytes: Bytes::Read(range) }).collect();
-        Self { file: Arc::new(file), entries }
+    /// Entries of the given keys whose encoded, checked values lie at the given ranges of `file`.
+    pub(super) fn from_read(file: Vec<u8>, entries: Vec<(Vec<u8>, Range<usize>)>) -> Self {
+        let entry = |(raw, range): (Vec<u8>, Range<usize>)| {
+            let key: Arc<str> = shown(&raw).into();
+            let raw_key = (key.as_bytes() != raw).then(|| raw.into());
+            Entry { key, raw_key, bytes: Bytes::Read(range) }
+        };
+        let mut metadata = Self {
+            file: Arc::new(file),
+            entries: entries.into_iter().map(entry).collect(),
+            ..Self::default()
+        };
+        metadata.index();
+        metadata
+    }
+
+    fn index(&mut self) {
+        self.by_key.clear();
+        for (at, entry) in self.entries.iter().enumerate() {
+            self.by_key.entry(Arc::clone(&entry.key)).or_insert(at);
+        }
     }
 
     /// The value of `key`.
@@ -50,17 +72,22 @@ impl Metadata {
 
     /// Whether there is an entry `key`.
     pub fn contains(&self, key: &str) -> bool {
-        self.entries.iter().any(|entry| entry.key == key)
+        self.by_key.contains_key(key)
     }
 
-    /// All keys in order.
+    /// All keys in order, what is not UTF-8 in them replaced.
     pub fn keys(&self) -> impl Iterator<Item = &str> {
-        self.entries.iter().map(|entry| entry.key.as_str())
+        self.entries.iter().map(|entry| &*entry.key)
     }
 
     /// All entries in order.
     pub fn iter(&self) -> impl Iterator<Item = (&str, Value<'_>)> {
-        self.entries.iter().filter_map(|entry| Some((entry.key.as_str(), Value::decode(self.bytes(entry))?)))
+        self.entries.iter().filter_map(|entry| Some((&*entry.key, Value::decode(self.bytes(entry))?)))
+    }
+
+    /// All entries in order, as bytes: keys as they are stored, and encoded values.
+    pub fn raw_entries(&self) -> impl Iterator<Item = (&[u8], &[u8])> {
+        self.entries.iter().map(|entry| (entry.raw_key(), self.bytes(entry)))
     }
 
     /// Number of entries.
@@ -75,7 +102,7 @@ impl Metadata {
 
     /// The encoded value of `key`: its type as u32, then the payload.
     pub fn raw(&self, key: &str) -> Option<&[u8]> {
-        self.entries.iter().find(|entry| entry.key == key).map(|entry| self.bytes(entry))
+        self.by_key.get(key).map(|&at| self.bytes(&self.entries[at]))
     }
 
     fn bytes<'a>(&'a self, entry: &'a Entry) -> &'a [u8] {
@@ -93,24 +120,42 @@ impl Metadata {
         let mut bytes = Vec::new();
         value.into().encode_into(&mut bytes);
         let bytes = Bytes::Set(bytes);
-        match self.entries.iter_mut().find(|entry| entry.key == key) {
-            Some(entry) => entry.bytes = bytes,
-            None => self.entries.push(Entry { key: key.to_owned(), bytes }),
+        match self.by_key.get(key) {
+            Some(&at) => self.entries[at].bytes = bytes,
+            None => {
+                let key: Arc<str> = key.into();
+                self.by_key.insert(Arc::clone(&key), self.entries.len());
+                self.entries.push(Entry { key, raw_key: None, bytes });
+            }
         }
     }
 
     /// Removes `key`; the others keep their order. Returns whether there was such an entry.
     pub fn remove(&mut self, key: &str) -> bool {
-        let position = self.entries.iter().position(|entry| entry.key == key);
-        position.map(|at| self.entries.remove(at)).is_some()
+        let Some(&at) = self.by_key.get(key) else { return false };
+        self.entries.remove(at);
+        self.index();
+        true
+    }
+
+    /// Removes all entries but those whose keys are `wanted`; they keep their order.
+    pub fn retain(&mut self, wanted: impl Fn(&str) -> bool) {
+        self.entries.retain(|entry| wanted(&entry.key));
+        self.index();
     }
 
     /// Appends all entries as a header holds them.
     pub fn encode_into(&self, out: &mut Vec<u8>) {
         for entry in &self.entries {
-            encode_string(&entry.key, out);
+            encode_bytes(entry.raw_key(), out);
             out.extend_from_slice(self.bytes(entry));
         }
+    }
+}
+
+impl Entry {
+    fn raw_key(&self) -> &[u8] {
+        self.raw_key.as_deref().unwrap_or(self.key.as_bytes())
     }
 }
 
@@ -122,7 +167,7 @@ impl PartialEq for Metadata {
                 .entries
                 .iter()
                 .zip(&other.entries)
-                .all(|(a, b)| a.key == b.key && self.bytes(a) == other.bytes(b))
+                .all(|(a, b)| a.raw_key() == b.raw_key() && self.bytes(a) == other.bytes(b))
     }
 }
 

@@ -20,6 +20,7 @@ mod shard_name;
 mod source;
 mod split;
 mod tensor;
+mod text;
 mod types;
 mod value;
 mod writer;

@@ -15,6 +15,7 @@ use super::source::ReadAt;
 use super::split::{SPLIT_TENSORS_KEY, Split, check_member};
 use super::tensor::TensorInfo;
 use super::value::Value;
+use crate::sys::{FileState, ensure_descriptors};
 
 /// The metadata key of the architecture.
 pub const ARCHITECTURE_KEY: &str = "general.architecture";
@@ -39,6 +40,8 @@ pub struct Shard {
     pub header: Header,
     /// Bytes of the file.
     pub size: u64,
+    /// What the file was before its header was read.
+    state: FileState,
 }
 
 /// A tensor of a model and where its data lie.
@@ -60,10 +63,22 @@ impl Shard {
             return Err(GgufError::NotAFile { path: path.to_owned() });
         }
         let file = File::open(path).map_err(open)?;
+        Self::read(path, file)
+    }
+
+    fn read(path: &Path, file: File) -> Result<Self, GgufError> {
+        let open = |error| GgufError::Open { path: path.to_owned(), error };
+        let state = FileState::of_file(&file).map_err(open)?;
         let size = file.byte_len().map_err(open)?;
         let header = Header::parse(&file, path)?;
         header.check_data(&file, path)?;
-        Ok(Self { path: path.to_owned(), file, header, size })
+        Ok(Self { path: path.to_owned(), file, header, size, state })
+    }
+
+    /// Whether the open file is what it was, and still the one that its path leads to.
+    fn is_unchanged(&self) -> bool {
+        let now = [FileState::of_file(&self.file), FileState::of_path(&self.path)];
+        now.into_iter().all(|state| state.is_ok_and(|state| state == self.state))
     }
 }
 
@@ -75,10 +90,52 @@ impl Model {
             None => vec![given],
             Some(split) => open_shards(given, split)?,
         };
+        Self::of_shards(path, shards)
+    }
+
+    /// A model whose files are open already and may have other names yet: all of them, in order, each with the path
+    /// that messages call it.
+    pub fn of_files(files: Vec<(PathBuf, File)>) -> Result<Self, GgufError> {
+        let shards: Vec<Shard> =
+            files.into_iter().map(|(path, file)| Shard::read(&path, file)).collect::<Result<_, _>>()?;
+        let Some(first) = shards.first() else {
+            let error = io::Error::from(io::ErrorKind::NotFound);
+            return Err(GgufError::Open { path: PathBuf::new(), error });
+        };
+        let count = Split::of(&first.header.metadata, &first.path)?.map_or(1, |split| split.count);
+        if usize::from(count) != shards.len() {
+            // More files than a model can have are as many as it can have, and the missing one is named by that.
+            let index = u16::try_from(shards.len()).unwrap_or(u16::MAX);
+            let fault = ShardFault::Missing { index, count };
+            return Err(GgufError::Shards { path: first.path.clone(), fault });
+        }
+        if count > 1 {
+            for (index, shard) in (0..count).zip(&shards) {
+                check_member(&first.header.metadata, &shard.header.metadata, index)
+                    .map_err(|fault| GgufError::Shards { path: shard.path.clone(), fault })?;
+            }
+        }
+        let path = first.path.clone();
+        Self::of_shards(&path, shards)
+    }
+
+    fn of_shards(path: &Path, shards: Vec<Shard>) -> Result<Self, GgufError> {
         let (tensors, by_name) = index_tensors(&shards)?;
         let model = Self { path: path.to_owned(), shards, tensors, by_name };
         model.check_tensor_count()?;
         Ok(model)
+    }
+
+    /// Checks that no file of the model was written to, changed otherwise or replaced since it was opened: what was
+    /// read of it may be half old and half new.
+    ///
+    /// # Errors
+    /// Names the first file that is not what it was.
+    pub fn check_unchanged(&self) -> Result<(), GgufError> {
+        match self.shards.iter().find(|shard| !shard.is_unchanged()) {
+            Some(shard) => Err(GgufError::Changed { path: shard.path.clone() }),
+            None => Ok(()),
+        }
     }
 
     fn check_tensor_count(&self) -> Result<(), GgufError> {
@@ -171,6 +228,7 @@ impl Model {
 /// Opens the shards that belong to `given`, which is returned among them.
 fn open_shards(given: Shard, split: Split) -> Result<Vec<Shard>, GgufError> {
     let prefix = split.prefix(&given.path)?;
+    ensure_descriptors(split.count.into()).map_err(|error| GgufError::Descriptors { error })?;
     let mut given = Some(given);
     let mut shards: Vec<Shard> = Vec::new();
     for index in 0..split.count {

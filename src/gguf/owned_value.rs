@@ -15,6 +15,8 @@ pub enum OwnedValue {
     F32(f32),
     Bool(bool),
     String(String),
+    /// A string that is not UTF-8.
+    Bytes(Vec<u8>),
     /// Elements and their type, which an empty array needs too. All must be of that type, and none an array.
     Array(ValueType, Vec<OwnedValue>),
     U64(u64),
@@ -34,7 +36,7 @@ impl OwnedValue {
             Self::I32(_) => ValueType::I32,
             Self::F32(_) => ValueType::F32,
             Self::Bool(_) => ValueType::Bool,
-            Self::String(_) => ValueType::String,
+            Self::String(_) | Self::Bytes(_) => ValueType::String,
             Self::Array(..) => ValueType::Array,
             Self::U64(_) => ValueType::U64,
             Self::I64(_) => ValueType::I64,
@@ -64,7 +66,8 @@ impl OwnedValue {
             Self::U64(v) => out.extend(v.to_le_bytes()),
             Self::I64(v) => out.extend(v.to_le_bytes()),
             Self::F64(v) => out.extend(v.to_le_bytes()),
-            Self::String(v) => encode_string(v, out),
+            Self::String(v) => encode_bytes(v.as_bytes(), out),
+            Self::Bytes(v) => encode_bytes(v, out),
             Self::Array(ty, elements) => {
                 assert_ne!(*ty, ValueType::Array, "GGUF has no arrays of arrays");
                 out.extend(ty.id().to_le_bytes());
@@ -79,9 +82,9 @@ impl OwnedValue {
 }
 
 /// Appends a string as GGUF stores it: length as u64, then the bytes.
-pub(super) fn encode_string(text: &str, out: &mut Vec<u8>) {
+pub(super) fn encode_bytes(text: &[u8], out: &mut Vec<u8>) {
     out.extend((text.len() as u64).to_le_bytes());
-    out.extend(text.as_bytes());
+    out.extend(text);
 }
 
 impl From<Value<'_>> for OwnedValue {
@@ -99,6 +102,7 @@ impl From<Value<'_>> for OwnedValue {
             Value::I64(v) => Self::I64(v),
             Value::F64(v) => Self::F64(v),
             Value::String(v) => Self::String(v.to_owned()),
+            Value::Bytes(v) => Self::Bytes(v.to_vec()),
             Value::Array(v) => Self::Array(v.element_type(), v.iter().map(Self::from).collect()),
         }
     }

@@ -6,8 +6,11 @@ use super::types::TensorType;
 /// Name, shape, type and place of a tensor.
 #[derive(Clone, Debug, PartialEq, Eq)]
 pub struct TensorInfo {
-    /// The name, at most 63 bytes, such as `blk.0.ffn_up_exps.weight`.
+    /// The name, at most 63 bytes, such as `blk.0.ffn_up_exps.weight`: up to a NUL, where ggml cuts it, with what is not
+    /// UTF-8 replaced.
     pub name: String,
+    /// The bytes of the name where they are not those of `name`.
+    pub(super) raw_name: Option<Box<[u8]>>,
     /// 1 to 4 dimensions, innermost first, as the file lists them: llama.cpp's writer drops trailing ones. A scalar
     /// that a file lists without dimensions has one of size 1.
     pub dims: Vec<u64>,
@@ -28,12 +31,6 @@ pub enum TensorError {
         start: String,
         /// Its length.
         bytes: u64,
-    },
-    /// ggml would cut the name at the NUL.
-    #[error("tensor name {name:?} holds a NUL character")]
-    NameWithNul {
-        /// The name.
-        name: String,
     },
     /// No dimension, or more than four.
     #[error("tensor {tensor:?} has {dims} dimensions; 1 to {MAX_DIMS} are possible")]
@@ -92,14 +89,14 @@ impl TensorError {
 impl TensorInfo {
     /// A tensor at offset 0; `dims` innermost first.
     pub fn new(name: impl Into<String>, dims: Vec<u64>, ty: TensorType) -> Result<Self, TensorError> {
-        let info = Self { name: name.into(), dims, ty, offset: 0 };
+        let info = Self { name: name.into(), raw_name: None, dims, ty, offset: 0 };
         info.check()?;
         Ok(info)
     }
 
     /// Checks name, shape and size: after it, [`elements`](Self::elements) and [`bytes`](Self::bytes) are exact.
     pub fn check(&self) -> Result<(), TensorError> {
-        check_name(&self.name)?;
+        check_name(self.raw_name())?;
         let tensor = || self.name.clone();
         if self.dims.is_empty() || self.dims.len() > MAX_DIMS {
             return Err(TensorError::DimensionCount { tensor: tensor(), dims: self.dims.len() as u64 });
@@ -120,6 +117,11 @@ impl TensorInfo {
         Ok(())
     }
 
+    /// The bytes of the name, as a file stores them.
+    pub fn raw_name(&self) -> &[u8] {
+        self.raw_name.as_deref().unwrap_or(self.name.as_bytes())
+    }
+
     /// Number of elements. A shape that [`check`](Self::check) refuses gives some number, never a panic.
     pub fn elements(&self) -> u64 {
         self.dims.iter().fold(1, |product, &n| product.saturating_mul(n))
@@ -137,12 +139,9 @@ impl TensorInfo {
 }
 
 /// Checks what ggml demands of a name.
-pub(super) fn check_name(name: &str) -> Result<(), TensorError> {
+pub(super) fn check_name(name: &[u8]) -> Result<(), TensorError> {
     if name.len() > MAX_NAME_BYTES {
-        return Err(TensorError::too_long(name.as_bytes(), name.len() as u64));
-    }
-    if name.contains('\0') {
-        return Err(TensorError::NameWithNul { name: name.to_owned() });
+        return Err(TensorError::too_long(name, name.len() as u64));
     }
     Ok(())
 }

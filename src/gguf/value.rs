@@ -2,6 +2,8 @@
 
 use std::fmt;
 
+use super::text::shown;
+
 /// The type of a metadata value, as numbered by GGUF.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, Hash)]
 #[allow(missing_docs)]
@@ -111,6 +113,8 @@ pub enum Value<'a> {
     F32(f32),
     Bool(bool),
     String(&'a str),
+    /// A string that is not UTF-8.
+    Bytes(&'a [u8]),
     Array(Array<'a>),
     U64(u64),
     I64(i64),
@@ -143,7 +147,7 @@ impl<'a> Value<'a> {
                 let len = usize::try_from(u64::from_le_bytes(split(rest)?)).ok()?;
                 let (bytes, after) = rest.split_at_checked(len)?;
                 *rest = after;
-                Self::String(std::str::from_utf8(bytes).ok()?)
+                std::str::from_utf8(bytes).map_or(Self::Bytes(bytes), Self::String)
             }
             ValueType::Array => {
                 let element_type = ValueType::from_id(u32::from_le_bytes(split(rest)?))?;
@@ -177,10 +181,28 @@ impl<'a> Value<'a> {
         }
     }
 
-    /// The text of a string.
+    /// The value of either floating point type.
+    pub fn as_f64(&self) -> Option<f64> {
+        match *self {
+            Self::F32(v) => Some(v.into()),
+            Self::F64(v) => Some(v),
+            _ => None,
+        }
+    }
+
+    /// The text of a string as llama.cpp takes it: up to its first NUL. `None` for one that is not UTF-8 as well.
     pub fn as_str(&self) -> Option<&'a str> {
         match *self {
-            Self::String(v) => Some(v),
+            Self::String(v) => v.split('\0').next(),
+            _ => None,
+        }
+    }
+
+    /// The text of a string for people: as [`as_str`](Self::as_str), with what is not UTF-8 replaced.
+    pub fn shown(&self) -> Option<String> {
+        match *self {
+            Self::String(v) => Some(shown(v.as_bytes())),
+            Self::Bytes(v) => Some(shown(v)),
             _ => None,
         }
     }
@@ -204,7 +226,7 @@ impl<'a> Value<'a> {
             Self::I32(_) => ValueType::I32,
             Self::F32(_) => ValueType::F32,
             Self::Bool(_) => ValueType::Bool,
-            Self::String(_) => ValueType::String,
+            Self::String(_) | Self::Bytes(_) => ValueType::String,
             Self::Array(_) => ValueType::Array,
             Self::U64(_) => ValueType::U64,
             Self::I64(_) => ValueType::I64,

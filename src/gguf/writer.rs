@@ -7,7 +7,7 @@ use super::header::{check_alignment, check_alignment_number, check_key, first_du
 use super::limits::{ALIGNMENT_KEY, DEFAULT_ALIGNMENT, MAGIC};
 use super::malformation::Malformation;
 use super::metadata::Metadata;
-use super::owned_value::encode_string;
+use super::owned_value::encode_bytes;
 use super::tensor::TensorInfo;
 
 /// The version that is written when nothing else is asked for.
@@ -115,14 +115,14 @@ pub fn declared_alignment(metadata: &Metadata) -> Result<u64, Malformation> {
 }
 
 fn check_keys(metadata: &Metadata) -> Result<(), Malformation> {
-    for (index, key) in (0..).zip(metadata.keys()) {
+    for (index, (key, _)) in (0..).zip(metadata.raw_entries()) {
         check_key(key, index)?;
     }
     Ok(())
 }
 
 fn encode_tensor(info: &TensorInfo, out: &mut Vec<u8>) {
-    encode_string(&info.name, out);
+    encode_bytes(info.raw_name(), out);
     out.extend((info.dims.len() as u32).to_le_bytes());
     for dim in &info.dims {
         out.extend(dim.to_le_bytes());

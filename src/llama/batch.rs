@@ -33,11 +33,25 @@ impl Batch {
         self.tokens.clear();
         self.positions.clear();
         self.sequences.clear();
+        self.outputs.clear();
     }
 
     /// Appends `tokens` to `sequence`, at `position` and following.
     pub fn push(&mut self, sequence: u32, position: u32, tokens: &[Token]) {
+        self.push_with_outputs(sequence, position, tokens, 0..tokens.len());
+    }
+
+    /// As [`Batch::push`], but only the tokens of this range (in `tokens`) are outputs. For passes that look at logits
+    /// alone: the last layer does not route the others.
+    pub fn push_with_outputs(
+        &mut self,
+        sequence: u32,
+        position: u32,
+        tokens: &[Token],
+        outputs: std::ops::Range<usize>,
+    ) {
         self.tokens.extend_from_slice(tokens);
+        self.outputs.extend((0..tokens.len()).map(|at| i8::from(outputs.contains(&at))));
         self.positions.extend((position as i32..).take(tokens.len()));
         self.sequences.extend(std::iter::repeat_n(sequence as i32, tokens.len()));
     }
@@ -56,10 +70,11 @@ impl Batch {
     pub(super) fn raw(&mut self) -> ffi::llama_batch {
         let n = self.tokens.len();
         self.sequence_counts.resize(n, 1);
-        self.outputs.clear();
-        self.outputs.resize(n, i8::from(!self.last_only));
-        if let Some(last) = self.outputs.last_mut() {
-            *last = 1;
+        if self.last_only {
+            self.outputs.fill(0);
+            if let Some(last) = self.outputs.last_mut() {
+                *last = 1;
+            }
         }
         self.sequence_pointers.clear();
         self.sequence_pointers.extend(self.sequences.iter_mut().map(|sequence| sequence as *mut i32));

@@ -257,6 +257,16 @@ pub enum ObserveError {
         /// What was read.
         value: f32,
     },
+    /// The output of an expert is not a number.
+    #[error("layer {layer}, token {token}: the output of expert {expert} is not a finite number")]
+    OutputNotFinite {
+        /// The layer.
+        layer: u32,
+        /// Position of the token in the ubatch.
+        token: usize,
+        /// The expert.
+        expert: u32,
+    },
     /// A layer routed more tokens than there are.
     #[error(
         "layer {layer} routed more tokens than the {n_tokens} of the batch; its architecture may route in a way that is not known here"

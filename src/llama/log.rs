@@ -70,6 +70,9 @@ unsafe extern "C" fn callback(level: ffi::ggml_log_level, text: *const c_char, _
 
 fn receive(level: ffi::ggml_log_level, text: &str) {
     if VERBOSE.load(Ordering::Relaxed) {
+        // It repeats metadata of the file, whose control characters would steer the terminal.
+        let plain = |c: char| if c.is_control() && !matches!(c, '\n' | '\t') { ' ' } else { c };
+        let text: String = text.chars().map(plain).collect();
         let _ = std::io::stderr().write_all(text.as_bytes());
     }
     let Ok(mut state) = STATE.lock() else { return };

@@ -31,24 +31,43 @@ pub enum Site {
     WeightsNorm,
     /// `[1, n_expert_used, n_tokens]` F32: the weights times the model's scale.
     WeightsScaled,
+    /// `[n_embd, n_expert_used, n_tokens]` F32: the outputs of the selected experts, before scales and biases.
+    Down,
+    /// As [`Site::Down`], after a scale of each expert.
+    DownScaled,
+    /// As [`Site::Down`], after a bias of each expert.
+    DownBiased,
+    /// `[n_embd, n_expert_used, n_tokens]` F32: the outputs of the selected experts times their gate weights; llama4
+    /// weights the inputs instead.
+    Weighted,
 }
 
 impl Site {
+    const ALL: [(Site, &str); 14] = [
+        (Site::Logits, "ffn_moe_logits"),
+        (Site::LogitsBiased, "ffn_moe_logits_biased"),
+        (Site::Probs, "ffn_moe_probs"),
+        (Site::ProbsBiased, "ffn_moe_probs_biased"),
+        (Site::Argsort, "ffn_moe_argsort"),
+        (Site::Topk, "ffn_moe_topk"),
+        (Site::Weights, "ffn_moe_weights"),
+        (Site::WeightsSoftmax, "ffn_moe_weights_softmax"),
+        (Site::WeightsNorm, "ffn_moe_weights_norm"),
+        (Site::WeightsScaled, "ffn_moe_weights_scaled"),
+        (Site::Down, "ffn_moe_down"),
+        (Site::DownScaled, "ffn_moe_down_scaled"),
+        (Site::DownBiased, "ffn_moe_down_biased"),
+        (Site::Weighted, "ffn_moe_weighted"),
+    ];
+
     /// The site of a node's name without its layer, such as `ffn_moe_topk`.
     pub fn named(base: &str) -> Option<Site> {
-        Some(match base {
-            "ffn_moe_logits" => Site::Logits,
-            "ffn_moe_logits_biased" => Site::LogitsBiased,
-            "ffn_moe_probs" => Site::Probs,
-            "ffn_moe_probs_biased" => Site::ProbsBiased,
-            "ffn_moe_argsort" => Site::Argsort,
-            "ffn_moe_topk" => Site::Topk,
-            "ffn_moe_weights" => Site::Weights,
-            "ffn_moe_weights_softmax" => Site::WeightsSoftmax,
-            "ffn_moe_weights_norm" => Site::WeightsNorm,
-            "ffn_moe_weights_scaled" => Site::WeightsScaled,
-            _ => return None,
-        })
+        Self::ALL.iter().find(|(_, name)| *name == base).map(|(site, _)| *site)
+    }
+
+    /// The name of its nodes without their layer.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(site, _)| *site == self).map_or("", |(_, name)| name)
     }
 
     /// Splits a node's name, `BASE-LAYER`, exactly: "ffn_moe_topk-3 (view)" is no site.
@@ -124,6 +143,27 @@ impl<'g> Node<'g> {
         let columns = self.dims()[0];
         into.resize(self.check_columns(columns)? * columns, 0.0);
         self.read_rows(columns * 4, into.as_mut_ptr().cast())
+    }
+
+    /// All elements of an F32 node, innermost dimension first: in place where they lie in the processor's memory one
+    /// behind another, otherwise read into `scratch`.
+    ///
+    /// # Errors
+    /// As [`Node::read_floats`].
+    pub fn floats<'a>(&'a self, scratch: &'a mut Vec<f32>) -> Result<&'a [f32], ObserveError> {
+        self.expect(ffi::GGML_TYPE_F32, "F32")?;
+        let tensor = self.tensor();
+        // SAFETY: a view's source is a tensor of the same graph.
+        let buffer = unsafe { tensor.view_src.as_ref() }.map_or(tensor.buffer, |source| source.buffer);
+        // SAFETY: tensor and buffer are alive; `expect` found the buffer.
+        if unsafe { ffi::ggml_backend_buffer_is_host(buffer) && ffi::ggml_is_contiguous(self.raw) } {
+            let n = self.dims().iter().product();
+            // SAFETY: the data lies in the processor's memory, `n` floats one behind another, aligned as ggml aligns
+            // tensors, and nobody writes while the graph waits for the callback.
+            return Ok(unsafe { std::slice::from_raw_parts(tensor.data.cast::<f32>().cast_const(), n) });
+        }
+        self.read_floats(scratch)?;
+        Ok(scratch)
     }
 
     /// Replaces all elements of a contiguous F32 node; what is computed later sees the new ones.

@@ -1,5 +1,7 @@
 //! The experts of one model file: which layers have them, in which tensors, how many bytes each.
 
+use std::collections::HashSet;
+
 use super::MoeError;
 use super::classified::{ClassifiedTensors, LayerTensor};
 use super::hyperparameters::{Groups, Hyperparameters, Keys, carries_ids};
@@ -340,12 +342,12 @@ impl LayerReader<'_> {
         layers: &[ExpertLayer],
         cut: bool,
     ) -> Result<(), MoeError> {
+        let mut counts: HashSet<u64> = layers.iter().map(|layer| layer.n_expert.into()).collect();
+        counts.insert(self.hyperparameters.n_expert.into());
         for tensor in &classified.unknown {
             let (name, dims) = (&tensor.info.name, &tensor.info.dims);
             let outermost = dims.iter().rev().copied().find(|&dim| dim != 1).unwrap_or(1);
-            let counts_experts = outermost == u64::from(self.hyperparameters.n_expert)
-                || layers.iter().any(|layer| outermost == u64::from(layer.n_expert));
-            let counts_experts = counts_experts && !cut;
+            let counts_experts = counts.contains(&outermost) && !cut;
             let why = if names::looks_like_expert(name) {
                 "by its name".to_owned()
             } else if counts_experts {

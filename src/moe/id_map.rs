@@ -116,9 +116,8 @@ impl IdMap {
         };
         // Blocks that are to be left out may have had experts.
         let dropped = experts.n_layer..experts.n_layer.saturating_add(experts.mtp_dropped);
-        let known = |key: &str| {
-            experts.layers.iter().map(|layer| layer.layer).chain(dropped.clone()).any(|il| key == ids_key(il))
-        };
+        let known =
+            |key: &str| layer_of(key).is_some_and(|il| experts.layer(il).is_some() || dropped.contains(&il));
         if let Some(key) = keys.into_iter().find(|key| !known(key)) {
             return Err(IdMapError::Stray { file: file.into(), key: key.into() });
         }
@@ -181,12 +180,9 @@ impl IdMap {
 
     /// Writes the map into a file's metadata in place of the one it carries.
     pub fn write_into(&self, metadata: &mut Metadata) {
-        let gone =
-            |key: &&str| key.starts_with(IDS_KEY) && !self.layers.keys().any(|&il| *key == ids_key(il));
-        let gone: Vec<String> = metadata.keys().filter(gone).map(str::to_owned).collect();
-        for key in gone {
-            metadata.remove(&key);
-        }
+        metadata.retain(|key| {
+            !key.starts_with(IDS_KEY) || layer_of(key).is_some_and(|layer| self.layers.contains_key(&layer))
+        });
         metadata.set(COUNT_KEY, self.original_count);
         for (&layer, ids) in &self.layers {
             metadata.set(&ids_key(layer), ids.clone());
@@ -196,6 +192,12 @@ impl IdMap {
 
 fn ids_key(layer: u32) -> String {
     format!("{IDS_KEY}{layer}")
+}
+
+/// The layer of a key of ids; `None` for any other key, and for one that [`ids_key`] does not make.
+fn layer_of(key: &str) -> Option<u32> {
+    let layer = key.strip_prefix(IDS_KEY)?.parse().ok()?;
+    (ids_key(layer) == key).then_some(layer)
 }
 
 fn array_of_u32(value: Value<'_>) -> Option<Vec<u32>> {

@@ -2,7 +2,7 @@
 
 use sha2::{Digest, Sha256};
 
-use super::{Experts, MoeError, Role};
+use super::{Experts, MoeError, Role, RouterSketch};
 use crate::digest::hex;
 use crate::gguf::Model;
 
@@ -29,6 +29,8 @@ pub struct Identity {
     ///
     /// Hashed are, by layer, the name and the data of each router weight tensor, each preceded by its length.
     pub router_hash: String,
+    /// A few weights of each router, where they are of a type that can be compared with another.
+    pub router_sketch: Option<RouterSketch>,
     /// Blocks.
     pub n_layer: u32,
     /// Experts of a layer, of the largest where they differ.
@@ -46,6 +48,7 @@ impl Identity {
             architecture: experts.architecture.clone(),
             fingerprint: fingerprint(model),
             router_hash: router_hash(model, experts)?,
+            router_sketch: RouterSketch::of(model, experts)?,
             n_layer: experts.n_layer,
             n_expert: experts.n_expert,
             n_expert_used: experts.n_expert_used,
@@ -54,18 +57,18 @@ impl Identity {
     }
 }
 
-fn fingerprint(model: &Model) -> String {
-    let metadata = model.metadata();
-    let keys: Vec<&str> = metadata.keys().filter(|key| !key.starts_with(SPLIT)).collect();
+/// [`Identity::fingerprint`] alone, for which no tensor is read.
+pub(crate) fn fingerprint(model: &Model) -> String {
+    let entries = || model.metadata().raw_entries().filter(|(key, _)| !key.starts_with(SPLIT.as_bytes()));
     let mut hash = Sha256::new();
-    hash.update(length(keys.len()));
-    for key in keys {
-        update_sized(&mut hash, key.as_bytes());
-        update_sized(&mut hash, metadata.raw(key).unwrap_or_default());
+    hash.update(length(entries().count()));
+    for (key, value) in entries() {
+        update_sized(&mut hash, key);
+        update_sized(&mut hash, value);
     }
     hash.update(length(model.tensors().len()));
     for tensor in model.tensors() {
-        update_sized(&mut hash, tensor.info.name.as_bytes());
+        update_sized(&mut hash, tensor.info.raw_name());
         hash.update(length(tensor.info.dims.len()));
         for dim in &tensor.info.dims {
             hash.update(dim.to_le_bytes());

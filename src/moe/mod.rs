@@ -17,6 +17,7 @@ mod model;
 mod mtp;
 mod names;
 mod pruned;
+mod sketch;
 
 pub use count::{CountError, CountLimit};
 pub use error::MoeError;
@@ -24,10 +25,12 @@ pub use experts::{ExpertLayer, ExpertTensor, Experts, LayerKind};
 pub use hyperparameters::Groups;
 pub use id_map::{IdMap, IdMapError};
 pub use identity::Identity;
+pub(crate) use identity::fingerprint;
 pub use kept::{KeptError, KeptExperts};
 pub use model::MoeModel;
 pub use names::Role;
 pub use pruned::{FileShape, Provenance, PrunedError, PrunedShape, ShardPolicy};
+pub use sketch::{LayerSketch, RouterMatch, RouterSketch};
 
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod test_experts;

@@ -38,6 +38,7 @@ pub(crate) fn identity(experts: &Experts) -> Identity {
         architecture: experts.architecture.clone(),
         fingerprint: "sha256:f".into(),
         router_hash: "sha256:r".into(),
+        router_sketch: None,
         n_layer: experts.n_layer,
         n_expert: experts.n_expert,
         n_expert_used: experts.n_expert_used,

@@ -1,6 +1,7 @@
 use crate::json::DocumentError;
 use crate::moe::{CountError, KeptError};
 use crate::score::ScoreError;
+use crate::units::WithBytes;
 use std::error::Error as StdError;
 use std::path::PathBuf;
 use thiserror::Error;
@@ -96,7 +97,8 @@ pub enum PlanError {
     },
     /// Not even the smallest file is small enough.
     #[error(
-        "no file of at most {limit} bytes is possible: the smallest keeps {k} experts and has {bytes} bytes"
+        "no file of at most {} is possible: the smallest keeps {k} experts and has {}",
+        WithBytes(*limit), WithBytes(*bytes)
     )]
     TooSmall {
         /// The size asked for.

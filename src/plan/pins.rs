@@ -56,6 +56,15 @@ impl Pins {
         self.0.is_empty()
     }
 
+    /// These pins, and others.
+    #[must_use]
+    pub fn with(mut self, more: BTreeMap<u32, BTreeSet<u32>>) -> Self {
+        for (layer, ids) in more {
+            self.0.entry(layer).or_default().extend(ids);
+        }
+        self
+    }
+
     /// Whether this expert is pinned.
     pub fn contains(&self, layer: u32, id: u32) -> bool {
         self.0.get(&layer).is_some_and(|ids| ids.contains(&id))

@@ -38,22 +38,33 @@ pub enum KeepTarget {
 
 /// A target that cannot be read.
 #[derive(Clone, Debug, Error, PartialEq, Eq)]
-#[error(
-    "cannot keep {text:?}: {why}; write a count (192), a percentage (75%), coverage:0.98, coverage:0.98@each or size:14GiB"
-)]
+#[error("cannot keep {text:?}: {why}")]
 #[non_exhaustive]
 pub struct KeepTargetError {
     /// The text.
     pub text: String,
-    /// What is wrong with it.
-    pub why: &'static str,
+    /// What is wrong with it, and what may be meant.
+    pub why: String,
 }
+
+/// What can be kept, as it is written.
+const FORMS: &str =
+    "write a count (192), a percentage (75%), coverage:0.98, coverage:0.98@each or size:14GiB";
 
 impl FromStr for KeepTarget {
     type Err = KeepTargetError;
 
     fn from_str(text: &str) -> Result<Self, KeepTargetError> {
-        let fail = |why| KeepTargetError { text: text.into(), why };
+        let answer = |why| KeepTargetError { text: text.into(), why };
+        let fail = |why: &str| answer(format!("{why}; {FORMS}"));
+        if let Some(point) = decimal_comma(text) {
+            return Err(answer(format!("a fraction is written with a point, not a comma: {point}")));
+        }
+        if text.starts_with("kl:") {
+            return Err(answer(
+                "a bound on the KL divergence has to be measured, which `run` does".to_owned(),
+            ));
+        }
         if let Some(rest) = text.strip_prefix("coverage:") {
             let (share, each) = match rest.split_once('@') {
                 None => (rest, false),
@@ -78,9 +89,28 @@ impl FromStr for KeepTarget {
         }
         match text.parse() {
             Ok(count) if text.bytes().all(|byte| byte.is_ascii_digit()) => Ok(KeepTarget::Count(count)),
-            _ => Err(fail("this is none of what can be kept")),
+            _ => match text.parse::<f64>() {
+                Ok(share) if share > 0.0 && share <= 1.0 => Err(answer(format!(
+                    "it may be {}% of the experts, or coverage:{text}, the fewest that cover so much of the routing",
+                    round(share * 100.0)
+                ))),
+                _ => Err(fail("this is none of what can be kept")),
+            },
         }
     }
+}
+
+/// A text whose only fault is a comma in place of a decimal point, mended.
+fn decimal_comma(text: &str) -> Option<String> {
+    let (before, after) = text.split_once(',')?;
+    let digit = |c: Option<char>| c.is_some_and(|c| c.is_ascii_digit());
+    let between_digits = digit(before.chars().next_back()) && digit(after.chars().next());
+    (between_digits && !after.contains(',')).then(|| format!("{before}.{after}"))
+}
+
+/// A percentage without the remainders that its computation leaves.
+fn round(percent: f64) -> f64 {
+    (percent * 1e9).round() / 1e9
 }
 
 impl fmt::Display for KeepTarget {
@@ -98,6 +128,20 @@ impl fmt::Display for KeepTarget {
 }
 
 impl KeepTarget {
+    /// What to tell of `k`, the number that a percentage came to: when the model cannot keep what it asked for, the next
+    /// number that it can may be far above.
+    pub fn rounding(&self, experts: &Experts, k: u32) -> Option<String> {
+        let KeepTarget::Percent(percent) = *self else { return None };
+        let (n, asked) = (experts.n_expert, share_of(experts.n_expert, percent));
+        let kept = round(100.0 * f64::from(k) / f64::from(n.max(1)));
+        (k > asked).then(|| {
+            format!(
+                "{self} would be {asked} of {n} experts: {k} stay ({kept:.1} %), the fewest from there on that this model \
+                 can keep"
+            )
+        })
+    }
+
     /// The number of experts, where the model alone decides it: before anything is profiled.
     ///
     /// # Errors

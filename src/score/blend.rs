@@ -68,17 +68,27 @@ impl Blend {
         &'a self,
         names: impl Iterator<Item = &'a str>,
     ) -> Result<Option<BTreeMap<&'a str, f64>>, BlendError> {
+        let Some(mut shares) = self.stated(names)? else { return Ok(None) };
+        let sum: f64 = shares.values().sum();
+        shares.values_mut().for_each(|share| *share /= sum);
+        Ok(Some(shares))
+    }
+
+    /// As [`shares`](Self::shares), not scaled: the numbers as they were written.
+    pub(super) fn stated<'a>(
+        &'a self,
+        names: impl Iterator<Item = &'a str>,
+    ) -> Result<Option<BTreeMap<&'a str, f64>>, BlendError> {
         let Blend::Shares(shares) = self else { return Ok(None) };
         check(shares)?;
         let names: Vec<&str> = names.collect();
         if let Some(corpus) = shares.keys().find(|corpus| !names.contains(&corpus.as_str())) {
             return Err(BlendError::UnknownCorpus { corpus: corpus.clone(), known: names.join(", ") });
         }
-        let sum: f64 = shares.values().sum();
         names
             .into_iter()
             .map(|name| match shares.get(name) {
-                Some(share) => Ok((name, share / sum)),
+                Some(&share) => Ok((name, share)),
                 None => Err(BlendError::NoShare { corpus: name.into() }),
             })
             .collect::<Result<_, _>>()

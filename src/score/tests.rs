@@ -47,6 +47,44 @@ fn blend_share_of_zero_leaves_a_corpus_out() {
     assert_eq!(scores[&0].value, [1.0, 0.6, 0.4, 0.0]);
 }
 
+/// A usage of one layer in which expert `e` has `counts[e]` by corpus; a last expert has what is left of the tokens.
+fn by_corpus(tokens: &[u64], counts: &[&[u64]]) -> Usage {
+    let names = ["a", "b", "c", "d"];
+    let corpora: Vec<(&str, u64)> = names.into_iter().zip(tokens.iter().copied()).collect();
+    let columns: Vec<Vec<u64>> = (0..tokens.len())
+        .map(|corpus| {
+            let mut column: Vec<u64> = counts.iter().map(|counts| counts[corpus]).collect();
+            column.push(tokens[corpus] - column.iter().sum::<u64>());
+            column
+        })
+        .collect();
+    let columns: Vec<test_usage::Column<'_>> =
+        columns.iter().map(|column| (column.as_slice(), None)).collect();
+    test_usage::usage(1, &corpora, &[(0, &columns)])
+}
+
+#[test]
+fn equal_blends_are_ties_whatever_the_order_of_their_terms() {
+    type Case<'a> = (&'a str, &'a [u64], [&'a [u64]; 2]);
+    let equal: [Case<'_>; 4] = [
+        ("a=1,b=1,c=1", &[10, 10, 10], [&[1, 1, 5], &[5, 1, 1]]),
+        // Other terms, the same sum: 1/10 + 3/10 and 2/10 + 2/10.
+        ("a=1,b=1", &[10, 10], [&[1, 3], &[2, 2]]),
+        ("a=1,b=1", &[30, 70], [&[3, 14], &[6, 7]]),
+        // Shares are the decimals that they are written as: 0.1 * 6 + 0.3 * 1 and 0.1 * 3 + 0.3 * 2.
+        ("a=0.1,b=0.3", &[20, 20], [&[6, 1], &[3, 2]]),
+    ];
+    for (blend, tokens, counts) in equal {
+        let usage = by_corpus(tokens, &counts);
+        let scores = scores(&usage, Score::Frequency, &blend.parse().unwrap()).unwrap();
+        assert_eq!(scores[&0].compare_without_id(0, 1), Ordering::Equal, "{blend} {:?}", scores[&0].value);
+    }
+    // What differs in the last place is no tie.
+    let usage = by_corpus(&[1_000_000_007, 10], &[&[500, 3], &[501, 3]]);
+    let scores = scores(&usage, Score::Frequency, &"a=1,b=1".parse().unwrap()).unwrap();
+    assert_eq!(scores[&0].compare_without_id(0, 1), Ordering::Greater);
+}
+
 #[test]
 fn ranking_goes_by_score_then_weight_then_lower_id() {
     let value = vec![5.0, 7.0, 5.0, 5.0];
@@ -73,7 +111,7 @@ fn score_that_is_not_a_number_is_refused_with_layer_and_expert() {
         let mut usage = two_corpora();
         usage.layers[0].total.weight.as_mut().unwrap()[2] = bad;
         // Frequency as well: the weights decide its ties.
-        for score in Score::ALL {
+        for score in [Score::Frequency, Score::Weight] {
             let error = scores(&usage, score, &Blend::Tokens).unwrap_err();
             assert!(
                 matches!(error, ScoreError::NotFinite { layer: 0, expert: 2, score: Score::Weight, .. }),
@@ -131,4 +169,53 @@ fn score_names_are_read_back() {
     let blend: Blend = "a=b=0.5,c=2".parse().unwrap();
     assert_eq!(blend.to_string(), "a=b=0.5,c=2");
     assert_eq!(blend, Blend::Shares([("a=b".into(), 0.5), ("c".into(), 2.0)].into()));
+}
+
+/// One layer of four experts, of which the last was never selected.
+fn with_activations() -> crate::usage::Usage {
+    let columns: &[test_usage::Column<'_>] = &[(&[4, 2, 1, 0], Some(&[2.0, 1.5, 0.5, 0.0]))];
+    let mut usage = test_usage::usage(1, &[("a", 7)], &[(2, columns)]);
+    let activation = crate::usage::ActivationSums {
+        norm: vec![8.0, 6.0, 5.0, 0.0],
+        norm_squared: vec![20.0, 18.0, 25.0, 0.0],
+        weighted_norm: vec![4.0, 4.5, 2.5, 0.0],
+        max: vec![1.0, 2.0, 3.0, 0.0],
+    };
+    usage.layers[0].total.activation = Some(activation.clone());
+    usage.layers[0].corpora.get_mut("a").unwrap().activation = Some(activation);
+    usage
+}
+
+#[test]
+fn activation_scores_follow_their_formulas() {
+    let usage = with_activations();
+    usage.check().unwrap();
+    for (score, values) in [
+        (Score::EanSum, [8.0, 6.0, 5.0, 0.0]),
+        (Score::EanMean, [2.0, 3.0, 5.0, 0.0]),
+        (Score::Msan, [5.0, 9.0, 25.0, 0.0]),
+        (Score::WeightedEan, [4.0, 4.5, 2.5, 0.0]),
+        (Score::Reap, [1.0, 2.25, 2.5, 0.0]),
+    ] {
+        assert_eq!(scores(&usage, score, &Blend::Tokens).unwrap()[&2].value, values, "{score}");
+        assert_eq!(LayerScores::of(&usage.layers[0].total, score).unwrap().value, values, "{score}");
+        assert_eq!(score.name().parse(), Ok(score));
+        // A blend of one corpus divides the sums by its tokens, and leaves means as they are.
+        let blended = &scores(&usage, score, &"a=1".parse().unwrap()).unwrap()[&2].value;
+        let parts = if score.is_mean() { 1.0 } else { 7.0 };
+        let close = blended.iter().zip(values).all(|(a, b)| (a - b / parts).abs() < 1e-12);
+        assert!(close, "{score}: {blended:?}");
+    }
+}
+
+#[test]
+fn default_is_the_best_score_that_the_data_allow() {
+    let mut usage = with_activations();
+    assert_eq!(Score::best_of(&usage), Score::best_for(ScoreNeeds::Activations));
+    usage.layers[0].total.activation = None;
+    assert_eq!(Score::best_of(&usage), Score::Weight);
+    let error = scores(&usage, Score::Reap, &Blend::Tokens).unwrap_err();
+    assert_eq!(error, ScoreError::NoActivations { layer: 2, score: Score::Reap });
+    usage.layers[0].total.weight = None;
+    assert_eq!(Score::best_of(&usage), Score::Frequency);
 }

@@ -2,7 +2,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use super::SAFE_ALIGNMENT;
+use super::{SAFE_ALIGNMENT, VerifyError};
 use crate::gguf::GgufError;
 use crate::moe::PrunedError;
 use crate::sys::FileError;
@@ -33,7 +33,7 @@ pub enum SliceError {
     },
     /// The model could not be read.
     #[error(transparent)]
-    Model(#[from] GgufError),
+    Model(GgufError),
     /// An output could not be written.
     #[error(transparent)]
     File(FileError),
@@ -54,8 +54,21 @@ pub enum SliceError {
         /// The output.
         output: PathBuf,
     },
-    /// The model was written to while it was read.
-    #[error("{}: was changed while it was read, nothing was written: try again when it is complete", path.display())]
+    /// The output has the name of a shard that it would not be.
+    #[error(
+        "{} names a shard, and there will be {count} file{}: name the output {}",
+        output.display(), if *count == 1 { "" } else { "s" }, name.display()
+    )]
+    ShardName {
+        /// The output.
+        output: PathBuf,
+        /// Files that there will be.
+        count: usize,
+        /// A name that fits.
+        name: PathBuf,
+    },
+    /// The model was written to, or another took its name, after it was opened.
+    #[error("{}: was changed since it was opened, nothing was written: try again when it is complete", path.display())]
     SourceChanged {
         /// The file.
         path: PathBuf,
@@ -75,10 +88,26 @@ pub enum SliceError {
         n_expert: u32,
     },
     /// What was written does not read back as it should.
-    #[error("{}: reads back other than it was written: another process replaced it, or the disk is at fault", path.display())]
+    #[error("{}: reads back other than it was written, and did not get its name: the disk may be at fault", path.display())]
     ReadBack {
         /// The file.
         path: PathBuf,
+    },
+    /// What was written is not a cut of the model.
+    #[error("{}: what was written differs from the model, and did not get its name: {error}", path.display())]
+    NotTrue {
+        /// The file.
+        path: PathBuf,
+        /// The difference, or why there was no comparison.
+        error: Box<VerifyError>,
+    },
+    /// The finished files are in place, and do not open by their names.
+    #[error("{} is written and in place, but does not open: {error}", path.display())]
+    InPlace {
+        /// The first file.
+        path: PathBuf,
+        /// Why not.
+        error: String,
     },
     /// Stopped by the caller.
     #[error("interrupted, nothing was written")]
@@ -92,5 +121,15 @@ fn within(path: &std::path::Path, error: &PrunedError) -> String {
             format!("{}: {error}", path.display())
         }
         PrunedError::Ids(_) | PrunedError::Layout(_) => error.to_string(),
+    }
+}
+
+impl From<GgufError> for SliceError {
+    fn from(error: GgufError) -> Self {
+        match error {
+            GgufError::Changed { path } => Self::SourceChanged { path },
+            GgufError::Descriptors { error } => Self::File(error),
+            error => Self::Model(error),
+        }
     }
 }

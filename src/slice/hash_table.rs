@@ -61,8 +61,8 @@ impl Remap {
 
     /// Whether the row `after` is what the cut makes of the row `before`, whose bytes are used up.
     ///
-    /// When the cut is not `direct`, others lie between: then experts that stay must have their new ids, and the rest
-    /// ids of experts.
+    /// When the cut is not `direct`, others lie between: then experts that stay must have their new ids, the rest ids of
+    /// experts, and a token that went to distinct experts must still do so.
     pub(super) fn is_true(&self, before: &mut [u8], after: &[u8], direct: bool) -> bool {
         if direct {
             return self.rewrite_row(before).is_ok() && before == after;
@@ -70,7 +70,11 @@ impl Remap {
         let ids = |row: &[u8]| -> Vec<i32> {
             row.as_chunks::<4>().0.iter().map(|&entry| i32::from_le_bytes(entry)).collect()
         };
-        ids(before).into_iter().zip(ids(after)).all(|(before, after)| {
+        let (before, after) = (ids(before), ids(after));
+        if is_distinct(&before) && !is_distinct(&after) {
+            return false;
+        }
+        before.into_iter().zip(after).all(|(before, after)| {
             let Some(old) = usize::try_from(before).ok().filter(|&old| old < self.next.len()) else {
                 return false;
             };
@@ -80,27 +84,59 @@ impl Remap {
     }
 
     fn rewrite_row(&self, bytes: &mut [u8]) -> Result<(), i32> {
-        let mut taken = Vec::with_capacity(bytes.len() / 4);
+        let mut free = FreeIds::below(self.k);
         let mut removed = Vec::new();
         for (at, entry) in bytes.as_chunks_mut::<4>().0.iter_mut().enumerate() {
             let id = i32::from_le_bytes(*entry);
             let old = usize::try_from(id).ok().filter(|&old| old < self.next.len()).ok_or(id)?;
             if self.stays[old] {
                 *entry = (self.next[old] as i32).to_le_bytes();
-                taken.push(self.next[old]);
+                free.take(self.next[old]);
             } else {
                 removed.push((at, old));
             }
         }
         for (at, old) in removed {
             let start = self.next[old];
-            let free = (0..self.k).map(|step| (start + step) % self.k).find(|new| !taken.contains(new));
-            let new = free.unwrap_or(start);
-            taken.push(new);
+            let new = free.first_from(start).or_else(|| free.first_from(0)).unwrap_or(start);
+            free.take(new);
             bytes[4 * at..4 * at + 4].copy_from_slice(&(new as i32).to_le_bytes());
         }
         Ok(())
     }
+}
+
+/// The ids that a token does not go to yet. Each knows one at or above it that may be free, so that finding the first
+/// takes next to no time, however many are taken.
+struct FreeIds(Vec<u32>);
+
+impl FreeIds {
+    fn below(k: u32) -> Self {
+        Self((0..=k).collect())
+    }
+
+    fn take(&mut self, id: u32) {
+        self.0[id as usize] = id + 1;
+    }
+
+    /// The first free id from `start` on.
+    fn first_from(&mut self, start: u32) -> Option<u32> {
+        let end = self.0.len() as u32 - 1;
+        let mut at = start;
+        while at < end && self.0[at as usize] != at {
+            let above = self.0[at as usize];
+            // What was passed points to where it leads.
+            self.0[at as usize] = self.0[above as usize];
+            at = above;
+        }
+        (at < end).then_some(at)
+    }
+}
+
+fn is_distinct(ids: &[i32]) -> bool {
+    let mut sorted = ids.to_vec();
+    sorted.sort_unstable();
+    sorted.windows(2).all(|pair| pair[0] != pair[1])
 }
 
 #[cfg(test)]

@@ -7,22 +7,25 @@ mod copy;
 mod error;
 mod fate;
 mod hash_table;
+mod imatrix;
 mod output;
 mod readahead;
 mod runs;
 mod verify;
 
 use std::path::{Path, PathBuf};
+use std::time::{Duration, Instant};
 
 use crate::gguf::{Header, Model};
 use crate::moe::{Experts, FileShape, IdMap, KeptExperts, Provenance, PrunedShape, ShardPolicy};
-use crate::progress::{Interrupt, Interrupted, Progress};
+use crate::progress::{Interrupt, Interrupted, Progress, Unit, stage};
 use crate::sys::{self, AtomicFile, FileError, commit_all};
 
 pub use error::SliceError;
 pub use hash_table::Remap;
+pub use imatrix::{ImatrixSliceError, SlicedImatrix, slice_imatrix};
 pub use output::output_paths;
-pub use verify::{Difference, Differences, Verified, VerifyError, Where, kept_of, verify};
+pub use verify::{Difference, Differences, Verified, VerifyError, Where, kept_of, verify, verify_model};
 
 /// `TENSOR_ALIGNMENT` of llama.cpp's `ggml/src/ggml-impl.h`: where a mapped buffer may begin.
 pub(crate) const SAFE_ALIGNMENT: u64 = 32;
@@ -41,14 +44,22 @@ pub struct Cut<'a> {
 }
 
 /// How to write it.
-#[derive(Clone, Copy, Debug, Default)]
+#[derive(Clone, Copy, Debug)]
 pub struct Options {
     /// Replace existing files.
     pub force: bool,
     /// Into which files.
     pub shards: ShardPolicy,
+    /// Compare what was written with the model before it becomes visible.
+    pub verify: bool,
     /// Once set, the work stops and leaves nothing behind.
     pub interrupt: Interrupt,
+}
+
+impl Default for Options {
+    fn default() -> Self {
+        Self { force: false, shards: ShardPolicy::default(), verify: true, interrupt: Interrupt::NEVER }
+    }
 }
 
 /// What would be written.
@@ -80,6 +91,14 @@ pub struct Written {
     pub files: Vec<(PathBuf, u64)>,
     /// The original ids of the experts that stayed.
     pub ids: IdMap,
+    /// How long the writing took.
+    pub duration: Duration,
+    /// What was compared with the model, unless nothing was to be.
+    pub verified: Option<Verified>,
+    /// Files of other runs beside these whose names make them look like a part of the same model.
+    pub beside: Vec<PathBuf>,
+    /// What killed runs had left in the folder.
+    pub leftovers: sys::Leftovers,
 }
 
 impl Written {
@@ -92,59 +111,109 @@ impl Written {
 /// Checks everything that can be known before the long work, and says what would be written.
 ///
 /// The choice of experts is possible; no output is a file of the model, by whatever name; no output exists, unless it
-/// may be replaced; the folder takes files; there is room. What killed runs left in the folder is removed.
+/// may be replaced; the folder takes files; there is room; the model is what it was when it was opened. What killed runs
+/// left in the folder is removed.
 pub fn check(cut: &Cut<'_>, output: &Path, options: &Options) -> Result<PlannedFiles, SliceError> {
     check_alignment(cut.model)?;
     let impossible = |error| SliceError::Shape { path: cut.model.path().to_owned(), error };
     let shape = PrunedShape::new(cut.model, cut.experts, cut.keep, &cut.provenance).map_err(impossible)?;
     let shapes = shape.files(options.shards).map_err(impossible)?;
     let paths = output_paths(output, shapes.len())?;
-    for path in &paths {
-        output::check_not_source(path, cut.model)?;
-    }
-    let folder = output::folder(&paths)?;
+    output::check_not_source(&paths, cut.model)?;
+    // Written, compared, and opened by their names.
+    sys::ensure_descriptors(3 * paths.len() as u64)?;
+    let targets = sys::check_targets(&paths, options.force)?;
+    let folder = targets.first().map_or_else(|| PathBuf::from("."), |target| sys::folder_of(target));
     // A folder that cannot be listed may take files all the same.
     let leftovers = sys::remove_leftovers(&folder).unwrap_or_default();
-    for path in &paths {
-        sys::check_target(path, options.force)?;
-    }
     let files: Vec<_> =
         paths.into_iter().zip(&shapes).map(|(path, shape)| (path, shape.layout.file_bytes())).collect();
     let sizes: Vec<_> = files.iter().map(|(path, bytes)| (path.as_path(), *bytes)).collect();
     let free = sys::check_room(&folder, &sizes)?;
+    cut.model.check_unchanged()?;
     Ok(PlannedFiles { files, free, leftovers, shapes, ids: shape.ids })
 }
 
 /// Writes the pruned model to `output`, or to shards named after it; [`check`] is part of it.
 ///
-/// On any error, the outputs are as they were before.
+/// What was written gets its name when it is whole on the disk and, with [`Options::verify`], was read back from there
+/// and found to be a true cut. On any error but those that say otherwise, the outputs are as they were before.
 pub fn prune(
     cut: &Cut<'_>,
     output: &Path,
     options: &Options,
     progress: &mut dyn Progress,
 ) -> Result<Written, SliceError> {
-    let PlannedFiles { files, shapes, ids, .. } = check(cut, output, options)?;
-    let before = output::states(cut.model)?;
-    let mut outputs = Vec::with_capacity(files.len());
-    for (path, bytes) in &files {
-        let file = AtomicFile::create(path, options.force)?;
-        file.reserve(*bytes)?;
-        outputs.push(file);
-    }
-    let mut writer = copy::Writer::new(cut, options.interrupt, &shapes, progress);
-    for (file, shape) in outputs.iter().zip(&shapes) {
-        writer.write(file, shape)?;
-    }
-    for (file, shape) in outputs.iter().zip(&shapes) {
-        file.sync()?;
-        check_written(file, shape)?;
-    }
-    output::check_unchanged(cut.model, &before)?;
+    let PlannedFiles { files, shapes, ids, leftovers, .. } = check(cut, output, options)?;
+    let begin = Instant::now();
+    let outputs =
+        stage(progress, "writing", Unit::Bytes, |progress| write(cut, &files, &shapes, options, progress))?;
+    let duration = begin.elapsed();
+    let verified = match options.verify {
+        true => Some(stage(progress, "verifying", Unit::Bytes, |progress| {
+            compare(cut, &outputs, progress, options.interrupt)
+        })?),
+        false => None,
+    };
+    cut.model.check_unchanged()?;
     options.interrupt.check()?;
     commit_all(outputs)?;
     reopen(&files)?;
-    Ok(Written { files, ids })
+    let paths: Vec<PathBuf> = files.iter().map(|(path, _)| path.clone()).collect();
+    let beside = output::beside(&paths, cut.model);
+    Ok(Written { files, ids, duration, verified, beside, leftovers })
+}
+
+/// Writes the files under hidden names, up to the disk.
+fn write(
+    cut: &Cut<'_>,
+    files: &[(PathBuf, u64)],
+    shapes: &[FileShape],
+    options: &Options,
+    progress: &mut dyn Progress,
+) -> Result<Vec<AtomicFile>, SliceError> {
+    let mut outputs = Vec::with_capacity(files.len());
+    for (path, bytes) in files {
+        let mut file = AtomicFile::create(path, options.force)?;
+        if let Some(first) = cut.model.shards().first() {
+            file = file.like(&first.file)?;
+        }
+        file.reserve(*bytes)?;
+        outputs.push(file);
+    }
+    let mut writer = copy::Writer::new(cut, options.interrupt, shapes, progress);
+    for (file, shape) in outputs.iter().zip(shapes) {
+        writer.write(file, shape)?;
+    }
+    for (file, shape) in outputs.iter().zip(shapes) {
+        file.sync()?;
+        check_written(file, shape)?;
+    }
+    Ok(outputs)
+}
+
+/// Compares what lies on the disk under hidden names with the model.
+fn compare(
+    cut: &Cut<'_>,
+    outputs: &[AtomicFile],
+    progress: &mut dyn Progress,
+    interrupt: Interrupt,
+) -> Result<Verified, SliceError> {
+    let mut files = Vec::with_capacity(outputs.len());
+    for output in outputs {
+        sys::drop_pages(output.file());
+        let file = output.file().try_clone().map_err(|error| output.write_error(error))?;
+        files.push((output.target().to_owned(), file));
+    }
+    let not_true = |error| {
+        let path = outputs.first().map_or_else(PathBuf::new, |output| output.target().to_owned());
+        SliceError::NotTrue { path, error: Box::new(error) }
+    };
+    let written = Model::of_files(files).map_err(|error| not_true(error.into()))?;
+    verify::verify_written(cut, &written, progress, interrupt).map_err(|error| match error {
+        VerifyError::Interrupted => SliceError::Interrupted,
+        error => not_true(error),
+    })
 }
 
 /// Refuses a model whose cut llama.cpp might not load: it maps a file only when its data begin at a safe multiple,
@@ -174,10 +243,11 @@ fn check_written(file: &AtomicFile, shape: &FileShape) -> Result<(), SliceError>
 /// Opens the finished model as everybody else would.
 fn reopen(files: &[(PathBuf, u64)]) -> Result<(), SliceError> {
     let Some((first, _)) = files.first() else { return Ok(()) };
-    let model = Model::open(first)?;
+    let in_place = |error: String| SliceError::InPlace { path: first.clone(), error };
+    let model = Model::open(first).map_err(|error| in_place(error.to_string()))?;
     let sizes: Vec<u64> = model.shards().iter().map(|shard| shard.size).collect();
     let same = sizes.iter().eq(files.iter().map(|(_, bytes)| bytes));
-    if same { Ok(()) } else { Err(SliceError::ReadBack { path: first.clone() }) }
+    if same { Ok(()) } else { Err(in_place("another process replaced it".to_owned())) }
 }
 
 impl From<FileError> for SliceError {

@@ -1,9 +1,9 @@
 //! Names of the outputs, and what is checked of them and of the sources.
 
-use std::ffi::OsString;
+use std::collections::{HashMap, HashSet};
+use std::ffi::{OsStr, OsString};
 use std::os::unix::ffi::{OsStrExt, OsStringExt};
 use std::path::{Path, PathBuf};
-use std::time::SystemTime;
 
 use super::SliceError;
 use crate::gguf::{GgufError, Model, parse_shard_name, shard_path};
@@ -12,75 +12,77 @@ use crate::sys::{FileId, folder_of};
 /// The names of `count` files that make up `output`.
 ///
 /// One file bears the name itself; several are `<output>-00001-of-0000N.gguf`, where `.gguf` at the end of the name is
-/// dropped. A name that still ends as that of a shard, since it was made from the name of one, loses that ending.
+/// dropped. A name that says which shard it is has to be that of the first, of as many as there will be.
 pub fn output_paths(output: &Path, count: usize) -> Result<Vec<PathBuf>, SliceError> {
     let no_name = || SliceError::NoName { output: output.to_owned() };
     output.file_name().ok_or_else(no_name)?;
-    let stale = parse_shard_name(output).map(|(prefix, ..)| prefix);
-    if count == 1 {
-        return Ok(vec![match stale {
-            Some(prefix) => with_suffix(&prefix, b".gguf"),
-            None => output.to_owned(),
-        }]);
+    let stated = parse_shard_name(output);
+    if let Some((prefix, index, of)) = &stated
+        && (*index, usize::from(*of)) != (0, count)
+    {
+        let mut name = prefix.clone().into_os_string();
+        name.push(".gguf");
+        return Err(SliceError::ShardName { output: output.to_owned(), count, name: name.into() });
     }
-    let prefix = stale.unwrap_or_else(|| match output.as_os_str().as_bytes().strip_suffix(b".gguf") {
-        Some(prefix) if !prefix.is_empty() && !prefix.ends_with(b"/") => {
-            OsString::from_vec(prefix.to_vec()).into()
-        }
-        _ => output.to_owned(),
-    });
+    if count == 1 {
+        return Ok(vec![output.to_owned()]);
+    }
+    let prefix = stated.map_or_else(|| prefix_of(output), |(prefix, ..)| prefix);
     let count = u16::try_from(count).map_err(|_| no_name())?;
     Ok((0..count).map(|index| shard_path(&prefix, index, count)).collect())
 }
 
-fn with_suffix(path: &Path, suffix: &[u8]) -> PathBuf {
-    let mut bytes = path.as_os_str().as_bytes().to_vec();
-    bytes.extend(suffix);
-    OsString::from_vec(bytes).into()
+/// A name without the `.gguf` at its end.
+fn prefix_of(path: &Path) -> PathBuf {
+    match path.as_os_str().as_bytes().strip_suffix(b".gguf") {
+        Some(prefix) if !prefix.is_empty() && !prefix.ends_with(b"/") => {
+            OsString::from_vec(prefix.to_vec()).into()
+        }
+        _ => path.to_owned(),
+    }
 }
 
-/// The folder that the outputs go to, symbolic links followed.
-pub(super) fn folder(paths: &[PathBuf]) -> Result<PathBuf, SliceError> {
-    let Some(first) = paths.first() else { return Ok(PathBuf::from(".")) };
-    Ok(folder_of(&std::fs::canonicalize(first).unwrap_or_else(|_| first.clone())))
+/// Files beside `written` whose names make them look like a part of it: shards of another run under the same name, or
+/// the single file of one. The files of `model` are none.
+pub(super) fn beside(written: &[PathBuf], model: &Model) -> Vec<PathBuf> {
+    let Some(first) = written.first() else { return Vec::new() };
+    let prefix = parse_shard_name(first).map_or_else(|| prefix_of(first), |(prefix, ..)| prefix);
+    let own: HashSet<&OsStr> = written.iter().filter_map(|path| path.file_name()).collect();
+    let sources: HashSet<FileId> =
+        model.shards().iter().filter_map(|shard| FileId::of_file(&shard.file).ok()).collect();
+    let folder = folder_of(first);
+    let looks_alike = |path: &Path| match parse_shard_name(path) {
+        Some((other, ..)) => other.file_name() == prefix.file_name(),
+        None => {
+            path.extension() == Some(OsStr::new("gguf")) && prefix_of(path).file_name() == prefix.file_name()
+        }
+    };
+    // A folder that cannot be listed hides what lies in it from everybody.
+    let entries = std::fs::read_dir(&folder).into_iter().flatten().filter_map(Result::ok);
+    let mut found: Vec<PathBuf> = entries
+        .map(|entry| folder.join(entry.file_name()))
+        .filter(|path| looks_alike(path) && path.file_name().is_some_and(|name| !own.contains(name)))
+        .filter(|path| !FileId::of_path(path).is_ok_and(|id| id.is_some_and(|id| sources.contains(&id))))
+        .collect();
+    found.sort();
+    found
 }
 
-/// Refuses an output that is a file of the model: by the same path, a hard link, a symbolic link or a bind mount.
-pub(super) fn check_not_source(output: &Path, model: &Model) -> Result<(), SliceError> {
-    // What cannot be looked at cannot be written either, which is found out next.
-    let Ok(Some(id)) = FileId::of_path(output) else { return Ok(()) };
+/// Refuses outputs that are files of the model: by the same path, a hard link, a symbolic link or a bind mount.
+pub(super) fn check_not_source(outputs: &[PathBuf], model: &Model) -> Result<(), SliceError> {
+    let mut sources = HashMap::new();
     for shard in model.shards() {
-        let source = FileId::of_file(&shard.file).map_err(|source| read_error(&shard.path, source))?;
-        if source == id {
-            return Err(SliceError::SameFile { output: output.to_owned(), input: shard.path.clone() });
+        let id = FileId::of_file(&shard.file).map_err(|error| read_error(&shard.path, error))?;
+        sources.insert(id, &shard.path);
+    }
+    for output in outputs {
+        // What cannot be looked at cannot be written either, which is found out next.
+        let Ok(Some(id)) = FileId::of_path(output) else { continue };
+        if let Some(&input) = sources.get(&id) {
+            return Err(SliceError::SameFile { output: output.clone(), input: input.clone() });
         }
     }
     Ok(())
-}
-
-/// Size and time of last change of a file of the model.
-pub(super) type State = (u64, SystemTime);
-
-/// The states of all files of the model.
-pub(super) fn states(model: &Model) -> Result<Vec<State>, SliceError> {
-    let state = |shard: &crate::gguf::Shard| {
-        let metadata = shard.file.metadata()?;
-        Ok((metadata.len(), metadata.modified()?))
-    };
-    model
-        .shards()
-        .iter()
-        .map(|shard| state(shard).map_err(|source| read_error(&shard.path, source)))
-        .collect()
-}
-
-/// Refuses a model that was written to since `before`: what was read of it may be half old and half new.
-pub(super) fn check_unchanged(model: &Model, before: &[State]) -> Result<(), SliceError> {
-    let now = states(model)?;
-    match model.shards().iter().zip(before.iter().zip(&now)).find(|(_, (before, now))| before != now) {
-        Some((shard, _)) => Err(SliceError::SourceChanged { path: shard.path.clone() }),
-        None => Ok(()),
-    }
 }
 
 fn read_error(path: &Path, error: std::io::Error) -> SliceError {
@@ -110,9 +112,18 @@ mod tests {
     }
 
     #[test]
-    fn stale_shard_ending_is_removed() {
-        assert_eq!(names("big-192e-00001-of-00013.gguf", 1), ["big-192e.gguf"]);
-        assert_eq!(names("x/big-00002-of-00013.gguf", 2)[1], "x/big-00002-of-00002.gguf");
+    fn output_name_of_a_shard_is_kept_or_refused() {
+        assert_eq!(names("x/big-00001-of-00001.gguf", 1), ["x/big-00001-of-00001.gguf"]);
+        assert_eq!(names("x/big-00001-of-00002.gguf", 2)[1], "x/big-00002-of-00002.gguf");
+        for (output, count) in [
+            ("big-00001-of-00013.gguf", 1),
+            ("big-00002-of-00002.gguf", 2),
+            ("big-00001-of-00003.gguf", 2),
+            ("big-00001-of-00001.gguf", 2),
+        ] {
+            let error = output_paths(Path::new(output), count).unwrap_err();
+            assert!(matches!(&error, SliceError::ShardName { name, .. } if name == "big.gguf"), "{error}");
+        }
     }
 
     #[test]

@@ -5,7 +5,7 @@ use std::path::PathBuf;
 
 use thiserror::Error;
 
-use crate::units::ByteCount;
+use crate::units::WithBytes;
 
 /// Why a file was not written.
 #[derive(Debug, Error)]
@@ -39,8 +39,8 @@ pub enum FileError {
     },
     /// Less room than the file needs.
     #[error(
-        "no room for {}: it takes {} ({needed} bytes) and its disk has {} free ({free} bytes)",
-        path.display(), ByteCount(*needed), ByteCount(*free)
+        "no room for {}: it takes {} and its disk has {} free",
+        path.display(), WithBytes(*needed), WithBytes(*free)
     )]
     NoRoom {
         /// The file, or the first of the files.
@@ -52,8 +52,8 @@ pub enum FileError {
     },
     /// A limit on the size of files stands below what the file needs.
     #[error(
-        "{} takes {} ({needed} bytes), and this process may write files of at most {limit} bytes: raise `ulimit -f`",
-        path.display(), ByteCount(*needed)
+        "{} takes {}, and this process may write files of at most {}: raise `ulimit -f`",
+        path.display(), WithBytes(*needed), WithBytes(*limit)
     )]
     SizeLimit {
         /// The file.
@@ -61,6 +61,24 @@ pub enum FileError {
         /// Bytes that it takes.
         needed: u64,
         /// Bytes that are allowed.
+        limit: u64,
+    },
+    /// The file system takes no file of that size, such as FAT with its 4 GiB.
+    #[error("{} takes {}, and the file system of its folder takes no file of that size", path.display(), WithBytes(*needed))]
+    TooLarge {
+        /// The file.
+        path: PathBuf,
+        /// Bytes that it takes.
+        needed: u64,
+    },
+    /// More files at once than the process may have open.
+    #[error(
+        "{needed} files have to be open at once, and this process may open {limit}: raise `ulimit -Hn`, or use fewer shards"
+    )]
+    Descriptors {
+        /// Files, those that are open now included.
+        needed: u64,
+        /// Files that are allowed.
         limit: u64,
     },
     /// Writing failed.
@@ -78,6 +96,24 @@ pub enum FileError {
         path: PathBuf,
         /// What the system says.
         error: io::Error,
+    },
+    /// The finished file has its name, which a power cut may still undo.
+    #[error("{} is whole and in place, but its folder could not be synced: {error}", path.display())]
+    InPlace {
+        /// The file.
+        path: PathBuf,
+        /// What the system says.
+        error: io::Error,
+    },
+    /// Files could not become visible together, and not all could be put back as they were.
+    #[error("{error}; and {} {why}", path.display())]
+    NotTakenBack {
+        /// Why the files did not become visible.
+        error: Box<FileError>,
+        /// The file that is not as it was.
+        path: PathBuf,
+        /// What is wrong with it.
+        why: String,
     },
     /// Files that are to become visible together lie in several folders.
     #[error("{} and {} lie in different folders and cannot become visible together", a.display(), b.display())]

@@ -12,11 +12,12 @@ use std::os::unix::fs::MetadataExt;
 use std::path::Path;
 
 use super::error::FileError;
+use super::left_alone::LeftAlone;
 use super::rename::{rename_new, sync_file, sync_folder};
 use super::staging::{self, Kind};
 
 /// The first and last bytes of a whole journal.
-const BEGIN: &[u8] = b"moeslice commit 1";
+const BEGIN: &[u8] = b"moeslice commit 2";
 const END: &[u8] = b"end";
 
 /// Journals beyond this size are not ours.
@@ -32,9 +33,9 @@ struct Entry {
     target: OsString,
 }
 
+/// No device: its number may be another one after a reboot, or on another mount.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
 struct Fingerprint {
-    device: u64,
     inode: u64,
     bytes: u64,
     modified: (i64, i64),
@@ -43,7 +44,6 @@ struct Fingerprint {
 impl Fingerprint {
     fn of(metadata: &fs::Metadata) -> Self {
         Self {
-            device: metadata.dev(),
             inode: metadata.ino(),
             bytes: metadata.len(),
             modified: (metadata.mtime(), metadata.mtime_nsec()),
@@ -65,24 +65,38 @@ pub(super) fn commit(folder: &Path, files: &[StagedFile<'_>], replace: bool) -> 
     let entries = files.iter().map(entry_of).collect::<io::Result<Vec<_>>>().map_err(failed)?;
     let (mut journal, journal_path) = staging::create(first.target, Kind::Journal).map_err(failed)?;
     let written = write(&mut journal, &entries).and_then(|()| sync_folder(&journal_path));
-    let done = written.map_err(failed).and_then(|()| move_all(folder, files, &entries, replace));
+    let done = written
+        .map_err(failed)
+        .and_then(|()| move_all(folder, files, &entries, replace))
+        .and_then(|()| end(&journal, &journal_path).map_err(failed));
     if let Err(error) = done {
-        // Should this fail as well, the journal stays for the next run to try again.
-        put_back(folder, &entries).and_then(|()| fs::remove_file(&journal_path)).map_err(failed)?;
-        return Err(error);
+        // What cannot be put back keeps its journal, for the next run to try again.
+        return Err(match put_back(folder, &entries).into_iter().next() {
+            Some(left) => FileError::NotTakenBack { error: Box::new(error), path: left.path, why: left.why },
+            None => {
+                let _ = fs::remove_file(&journal_path);
+                error
+            }
+        });
     }
-    #[cfg(test)]
-    super::rename::crash::point();
-    // From here on the new files are the valid ones.
-    fs::remove_file(&journal_path).map_err(failed)?;
-    sync_folder(&journal_path).map_err(failed)?;
     #[cfg(test)]
     super::rename::crash::point();
     for entry in &entries {
         // Left behind, it would go with the next run's leftovers.
         let _ = fs::remove_file(folder.join(&entry.old));
     }
-    Ok(())
+    sync_folder(&journal_path).map_err(|error| FileError::InPlace { path: first.target.to_owned(), error })
+}
+
+/// Takes the journal away: from here on the new files are the valid ones.
+fn end(journal: &File, path: &Path) -> io::Result<()> {
+    #[cfg(test)]
+    super::rename::crash::point();
+    match fs::remove_file(path) {
+        // Without its end, a journal lists nothing.
+        Err(_) => journal.set_len(0).and_then(|()| sync_file(journal)),
+        Ok(()) => sync_folder(path).or(Ok(())),
+    }
 }
 
 fn entry_of(file: &StagedFile<'_>) -> io::Result<Entry> {
@@ -122,36 +136,63 @@ fn move_all(
         .map_err(|error| FileError::Rename { path: files[0].target.to_owned(), error })
 }
 
-/// Puts back what the journal of a dead run lists.
-pub(super) fn roll_back(mut journal: &File, folder: &Path) -> io::Result<()> {
+/// Puts back what the journal of a dead run lists; what could not be put back is told.
+pub(super) fn roll_back(mut journal: &File, folder: &Path) -> io::Result<Vec<LeftAlone>> {
     let mut bytes = Vec::new();
     journal.seek(SeekFrom::Start(0))?;
     journal.take(MAX_BYTES).read_to_end(&mut bytes)?;
-    match decode(&bytes) {
-        Some(entries) => put_back(folder, &entries),
-        // Nothing is renamed before the journal is whole.
-        None => Ok(()),
-    }
+    // Nothing is renamed before the journal is whole.
+    Ok(decode(&bytes).map_or_else(Vec::new, |entries| put_back(folder, &entries)))
 }
 
-/// Removes new files that are in place, then moves old files back into theirs.
-fn put_back(folder: &Path, entries: &[Entry]) -> io::Result<()> {
+/// Removes new files that are in place, then moves old files back into theirs. Tells what could not be done; one file
+/// does not stop the others.
+fn put_back(folder: &Path, entries: &[Entry]) -> Vec<LeftAlone> {
+    let mut left = Vec::new();
+    let mut tell = |name: &OsStr, why: String| left.push(LeftAlone { path: folder.join(name), why });
     for entry in entries {
         let target = folder.join(&entry.target);
-        match target.symlink_metadata() {
-            Ok(found) if Fingerprint::of(&found) == entry.new => fs::remove_file(&target)?,
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        let removed = match target.symlink_metadata() {
+            Ok(found) if Fingerprint::of(&found) == entry.new => fs::remove_file(&target),
+            Err(error) if error.kind() != io::ErrorKind::NotFound => Err(error),
+            _ => Ok(()),
+        };
+        if let Err(error) = removed {
+            tell(&entry.target, format!("cannot be removed: {error}"));
         }
     }
     // The first file last here too: with it the group is readable again.
     for entry in entries.iter().rev() {
-        match rename_new(&folder.join(&entry.old), &folder.join(&entry.target)) {
-            Err(error) if error.kind() != io::ErrorKind::NotFound => return Err(error),
-            _ => {}
+        if let Err(why) = restore(&folder.join(&entry.old), &folder.join(&entry.target)) {
+            tell(&entry.old, why);
         }
     }
-    sync_folder(&folder.join("."))
+    if let Err(error) = sync_folder(&folder.join(".")) {
+        tell(OsStr::new(""), format!("cannot be synced: {error}"));
+    }
+    left
+}
+
+/// Moves an old file back into its place.
+fn restore(old: &Path, target: &Path) -> Result<(), String> {
+    let found = |path: &Path| match path.symlink_metadata() {
+        Ok(found) => Ok(Some(found)),
+        Err(error) if error.kind() == io::ErrorKind::NotFound => Ok(None),
+        Err(error) => Err(format!("cannot be looked at: {error}")),
+    };
+    let Some(old_file) = found(old)? else { return Ok(()) };
+    let done = match found(target)? {
+        None => rename_new(old, target),
+        // Killed between giving the old file its second name and taking the first: it has both.
+        Some(there) if (there.dev(), there.ino()) == (old_file.dev(), old_file.ino()) => fs::remove_file(old),
+        Some(_) => {
+            let name = target.file_name().unwrap_or_default().to_string_lossy();
+            return Err(format!(
+                "is what {name} was before; another file has that name now: move one of them away"
+            ));
+        }
+    };
+    done.map_err(|error| format!("cannot be moved back: {error}"))
 }
 
 fn write(journal: &mut File, entries: &[Entry]) -> io::Result<()> {
@@ -163,8 +204,8 @@ fn write(journal: &mut File, entries: &[Entry]) -> io::Result<()> {
 fn encode(entries: &[Entry]) -> Vec<u8> {
     let mut bytes = BEGIN.to_vec();
     for Entry { new, old, target } in entries {
-        let Fingerprint { device, inode, bytes: size, modified: (seconds, nanoseconds) } = new;
-        bytes.extend(format!("\0{device} {inode} {size} {seconds} {nanoseconds}\0").as_bytes());
+        let Fingerprint { inode, bytes: size, modified: (seconds, nanoseconds) } = new;
+        bytes.extend(format!("\0{inode} {size} {seconds} {nanoseconds}\0").as_bytes());
         bytes.extend(old.as_bytes());
         bytes.push(0);
         bytes.extend(target.as_bytes());
@@ -188,7 +229,6 @@ fn decode_entry(numbers: &[u8], old: &[u8], target: &[u8]) -> Option<Entry> {
     let mut numbers = std::str::from_utf8(numbers).ok()?.split(' ');
     let mut number = || numbers.next();
     let new = Fingerprint {
-        device: number()?.parse().ok()?,
         inode: number()?.parse().ok()?,
         bytes: number()?.parse().ok()?,
         modified: (number()?.parse().ok()?, number()?.parse().ok()?),
@@ -203,115 +243,4 @@ fn decode_entry(numbers: &[u8], old: &[u8], target: &[u8]) -> Option<Entry> {
 }
 
 #[cfg(test)]
-mod tests {
-    use std::collections::BTreeMap;
-    use std::panic::{AssertUnwindSafe, catch_unwind};
-
-    use super::super::leftovers::remove_leftovers;
-    use super::super::rename::crash;
-    use super::*;
-
-    fn contents(folder: &Path) -> BTreeMap<OsString, Vec<u8>> {
-        let entries = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap());
-        entries.map(|entry| (entry.file_name(), fs::read(entry.path()).unwrap())).collect()
-    }
-
-    /// Commits three files over some old ones and dies after so many steps; says whether it died.
-    fn commit_and_die(folder: &Path, steps: u32) -> bool {
-        let targets = ["a", "b", "c"].map(|name| folder.join(name));
-        let hidden = targets.each_ref().map(|target| {
-            let (mut file, path) = staging::create(target, Kind::Partial).unwrap();
-            file.write_all(b"new").unwrap();
-            (file, path)
-        });
-        let ready: Vec<_> = targets
-            .iter()
-            .zip(&hidden)
-            .map(|(target, (file, hidden))| StagedFile { file, hidden, target })
-            .collect();
-        crash::after(Some(steps));
-        let died = catch_unwind(AssertUnwindSafe(|| commit(folder, &ready, true).unwrap())).is_err();
-        crash::after(None);
-        died
-    }
-
-    #[test]
-    fn commit_that_dies_at_any_step_is_rolled_back_or_done() {
-        for old in [&[][..], &["a"], &["b", "c"], &["a", "b", "c"]] {
-            let (mut rolled_back, mut done) = (0, 0);
-            for steps in 0.. {
-                let folder = tempfile::tempdir().unwrap();
-                for name in old {
-                    fs::write(folder.path().join(name), format!("old {name}")).unwrap();
-                }
-                let before = contents(folder.path());
-                let died = commit_and_die(folder.path(), steps);
-                // A process that is alive sees none of its files taken; a dead one leaves none.
-                remove_leftovers(folder.path()).unwrap();
-                let after = contents(folder.path());
-                let new = ["a", "b", "c"].map(|name| (OsString::from(name), b"new".to_vec())).into();
-                if after == before {
-                    assert_eq!(done, 0, "{steps}");
-                    rolled_back += 1;
-                } else {
-                    assert_eq!(after, new, "{steps}");
-                    done += 1;
-                }
-                if !died {
-                    break;
-                }
-            }
-            // A step for each old and each new file and one before the journal goes; one after that, and the end.
-            assert_eq!((rolled_back, done), (old.len() + 3 + 1, 2));
-        }
-    }
-
-    #[test]
-    fn foreign_file_is_never_rolled_back() {
-        let folder = tempfile::tempdir().unwrap();
-        fs::write(folder.path().join("b"), "old b").unwrap();
-        // All but the last of the new files are in place.
-        assert!(commit_and_die(folder.path(), 3));
-        fs::write(folder.path().join("c.tmp"), "another").unwrap();
-        fs::rename(folder.path().join("c.tmp"), folder.path().join("c")).unwrap();
-        remove_leftovers(folder.path()).unwrap();
-        let expected = [("b", "old b"), ("c", "another")].map(|(name, text)| (name.into(), text.into()));
-        assert_eq!(contents(folder.path()), BTreeMap::from(expected));
-    }
-
-    fn entries() -> Vec<Entry> {
-        let new = Fingerprint { device: 1, inode: u64::MAX, bytes: 7, modified: (-5, 999_999_999) };
-        let entry = |n: u8| Entry {
-            new,
-            old: format!(".a\n{n}.moeslice-12-{n}.old").into(),
-            target: OsString::from_vec(vec![b'a', 0xff, b'\n', b'0' + n]),
-        };
-        vec![entry(0), entry(1)]
-    }
-
-    #[test]
-    fn journal_is_read_back() {
-        assert_eq!(decode(&encode(&entries())), Some(entries()));
-        assert_eq!(decode(&encode(&[])), Some(Vec::new()));
-    }
-
-    #[test]
-    fn journal_without_its_end_lists_nothing() {
-        let bytes = encode(&entries());
-        for end in 0..bytes.len() {
-            assert_eq!(decode(&bytes[..end]), None, "cut at {end}");
-        }
-    }
-
-    #[test]
-    fn journal_that_names_files_elsewhere_lists_nothing() {
-        for target in ["../x", "/etc/passwd", "..", "."] {
-            let mut entries = entries();
-            entries[0].target = target.into();
-            assert_eq!(decode(&encode(&entries)), None, "{target}");
-        }
-        let mut entries = entries();
-        entries[0].old = "precious".into();
-        assert_eq!(decode(&encode(&entries)), None);
-    }
-}
+mod tests;

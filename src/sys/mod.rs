@@ -12,6 +12,7 @@ compile_error!(
 mod atomic_file;
 mod bounded;
 mod copy;
+mod descriptors;
 #[cfg(feature = "llama")]
 mod environment;
 mod error;
@@ -19,31 +20,36 @@ mod file_id;
 mod folder;
 mod interrupt;
 mod journal;
+mod left_alone;
 mod leftovers;
 #[cfg(feature = "llama")]
 mod machine;
 mod memory;
+mod origin;
 mod page_cache;
 mod part_file;
+mod permissions;
 mod process;
 mod rename;
 mod space;
 mod staging;
 
-pub use atomic_file::{AtomicFile, check_target, commit_all, write_atomic};
+pub use atomic_file::{AtomicFile, check_target, check_targets, commit_all, write_atomic};
 pub use bounded::read_bounded;
 pub use copy::{Copier, CopyError};
+pub use descriptors::ensure_descriptors;
 #[cfg(feature = "llama")]
 pub use environment::{exit_at_once, remove_empty_variables, set_unset_variable};
 pub use error::FileError;
-pub use file_id::FileId;
+pub use file_id::{FileId, FileState};
 pub use folder::{folder_of, name_of};
 pub use interrupt::{catch_interrupts, interrupts, leave_repeated_interrupts};
+pub use left_alone::LeftAlone;
 pub use leftovers::{Leftovers, remove_leftovers};
 #[cfg(feature = "llama")]
 pub use machine::{available_memory, usable_cores};
 pub use memory::{forget_peak_memory, peak_memory};
-pub use page_cache::{advise_once, advise_soon, begin_writing};
+pub use page_cache::{advise_once, advise_soon, begin_writing, drop_pages};
 pub use part_file::PartFile;
 pub use process::{ProcessState, ask_to_end, end_with_parent, process_state, signal_name, waits_in};
 pub use space::{check_room, free_bytes};

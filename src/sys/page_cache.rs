@@ -27,9 +27,16 @@ pub fn begin_writing(file: &File, offset: u64, len: u64) {
 #[cfg(not(target_os = "linux"))]
 pub fn begin_writing(_: &File, _: u64, _: u64) {}
 
+/// Drops what the page cache holds of `file`, so that the disk is read next. What was not synced stays. A hint: failure
+/// changes nothing.
+pub fn drop_pages(file: &File) {
+    advise(file, 0, 0, Advice::Drop);
+}
+
 enum Advice {
     Soon,
     Sequential,
+    Drop,
 }
 
 #[cfg(target_os = "linux")]
@@ -37,6 +44,7 @@ fn advise(file: &File, offset: u64, len: u64, advice: Advice) {
     let advice = match advice {
         Advice::Soon => libc::POSIX_FADV_WILLNEED,
         Advice::Sequential => libc::POSIX_FADV_SEQUENTIAL,
+        Advice::Drop => libc::POSIX_FADV_DONTNEED,
     };
     if let (Ok(offset), Ok(len)) = (libc::off64_t::try_from(offset), libc::off64_t::try_from(len)) {
         // SAFETY: the descriptor is open for as long as the borrowed file lives; no memory is passed.

@@ -16,7 +16,8 @@ pub(super) fn rename_new(from: &Path, to: &Path) -> io::Result<()> {
     }
     // A second name cannot be given over an existing one either; the first name goes afterwards.
     match fs::hard_link(from, to) {
-        Ok(()) => fs::remove_file(from),
+        // With both names left, neither the caller nor a later run could tell which one counts.
+        Ok(()) => fs::remove_file(from).inspect_err(|_| drop(fs::remove_file(to))),
         Err(error) if matches!(error.kind(), io::ErrorKind::AlreadyExists | io::ErrorKind::NotFound) => {
             Err(error)
         }

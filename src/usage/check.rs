@@ -114,10 +114,10 @@ impl LayerUsage {
             return Err(format!("layer {}: its corpora are not those listed under corpora", self.layer));
         }
         let n_expert = self.total.count.len();
-        let mut joined = ExpertSums::zero(n_expert, self.total.weight.is_some());
+        let mut joined = ExpertSums::zero_like(&self.total);
         for (name, sums) in &self.corpora {
             sums.check(self.n_expert_used).map_err(|what| format!("{}: {what}", of(name)))?;
-            if sums.count.len() != n_expert || sums.weight.is_some() != self.total.weight.is_some() {
+            if sums.count.len() != n_expert || sums.columns() != self.total.columns() {
                 return Err(format!("{}: not as many experts, or other columns, than in total", of(name)));
             }
             let listed = tokens[name.as_str()];
@@ -129,19 +129,31 @@ impl LayerUsage {
         if joined.n_tokens != self.total.n_tokens || joined.count != self.total.count {
             return Err(format!("layer {}: the corpora do not add up to the total", self.layer));
         }
+        self.check_half()?;
         let close = |a: &f64, b: &f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0);
         match (&joined.weight, &self.total.weight) {
             (Some(a), Some(b)) if !a.iter().zip(b).all(|(a, b)| close(a, b)) => Err(format!(
                 "layer {}: the gate weights of the corpora do not add up to the total",
                 self.layer
             )),
-            _ => Ok(()),
+            _ => match (&joined.activation, &self.total.activation) {
+                (Some(a), Some(b)) if !a.is_close(b) => Err(format!(
+                    "layer {}: the activations of the corpora do not add up to the total",
+                    self.layer
+                )),
+                _ => Ok(()),
+            },
         }
     }
 }
 
 impl ExpertSums {
-    fn check(&self, n_expert_used: u32) -> Result<(), String> {
+    /// Which columns there are: gate weights, activations.
+    fn columns(&self) -> (bool, bool) {
+        (self.weight.is_some(), self.activation.is_some())
+    }
+
+    pub(super) fn check(&self, n_expert_used: u32) -> Result<(), String> {
         let sum = self.count.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
         let wanted = self.n_tokens.checked_mul(u64::from(n_expert_used));
         match (sum, wanted) {
@@ -156,6 +168,9 @@ impl ExpertSums {
         }
         if let Some(expert) = self.count.iter().position(|&count| count > self.n_tokens) {
             return Err(format!("expert {expert} was selected more often than there were tokens"));
+        }
+        if let Some(activation) = &self.activation {
+            activation.check(&self.count)?;
         }
         let Some(weight) = &self.weight else { return Ok(()) };
         if weight.len() != self.count.len() {
@@ -179,7 +194,7 @@ mod tests {
 
     #[test]
     fn equal_counts_of_all_experts_are_detected() {
-        let sums = |count: Vec<u64>| ExpertSums { n_tokens: 0, count, weight: None };
+        let sums = |count: Vec<u64>| ExpertSums { n_tokens: 0, count, weight: None, activation: None };
         let misread = check_not_all_equal(5, 2, &sums(vec![500; 4]));
         assert_eq!(misread, Err(AllEqual { layer: 5, n_expert: 4, count: 500 }));
         check_not_all_equal(5, 4, &sums(vec![500; 4])).unwrap();

@@ -2,10 +2,11 @@
 //!
 //! Schema `moeslice.usage/1`. The same model, texts and settings give the same bytes but for `run`.
 
+use super::{ActivationSums, HeldOut};
 use crate::digest;
 use crate::gguf::MAGIC;
 use crate::json::{DocumentError, Format, without_mark};
-use crate::moe::Identity;
+use crate::moe::{Identity, RouterMatch, RouterSketch};
 use crate::sys::name_of;
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
@@ -50,6 +51,10 @@ pub struct ProfiledModel {
     pub fingerprint: String,
     /// SHA-256 over the router weights: this model, in whatever quantisation.
     pub router_hash: String,
+    /// A few weights of each router, by which the model is recognised when its routers were converted to another type;
+    /// absent in files of version 0.1.0, for an import, and where a router is of a type that is not read.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub router_sketch: Option<RouterSketch>,
     /// Number of blocks, MTP blocks included.
     pub n_layer: u32,
     /// Experts of a layer (the largest number, where layers differ).
@@ -79,6 +84,9 @@ pub struct Run {
     /// Variables of the environment that moeslice set for these devices, as `NAME=VALUE`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<String>,
+    /// Threads on the processor, for batches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
     /// Tokens of a window.
     pub ctx_size: u32,
     /// Tokens handed to llama.cpp at once, at most.
@@ -117,6 +125,9 @@ pub struct Corpus {
     pub files: Vec<CorpusFile>,
     /// Tokens that were profiled.
     pub tokens: u64,
+    /// Windows that were left out of the counts, so that a cut can be measured on them; absent when all were counted.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub held_out: Option<HeldOut>,
 }
 
 /// One text file of a corpus.
@@ -153,6 +164,13 @@ pub struct LayerUsage {
     /// Each corpus apart, by name.
     #[serde(deserialize_with = "crate::json::unique_keys::deserialize")]
     pub corpora: BTreeMap<String, ExpertSums>,
+    /// The first half of the windows of each corpus, by name; absent where the halves were not counted apart.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::json::unique_keys::deserialize_some"
+    )]
+    pub half: Option<BTreeMap<String, ExpertSums>>,
 }
 
 /// Sums over the tokens that a layer routed.
@@ -167,6 +185,9 @@ pub struct ExpertSums {
     /// `[n_expert]`: sum of the expert's final gate weights over those tokens; absent when only counts were collected.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub weight: Option<Vec<f64>>,
+    /// How strong the experts' outputs were; absent unless all was collected.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub activation: Option<ActivationSums>,
 }
 
 impl ProfiledModel {
@@ -177,6 +198,7 @@ impl ProfiledModel {
             architecture: identity.architecture.clone(),
             fingerprint: identity.fingerprint.clone(),
             router_hash: identity.router_hash.clone(),
+            router_sketch: identity.router_sketch.clone(),
             n_layer: identity.n_layer,
             n_expert: identity.n_expert,
             n_expert_used: identity.n_expert_used,
@@ -205,6 +227,8 @@ pub enum ModelMatch {
     Same,
     /// Other bytes with the same routers: another quantisation of the same model.
     SameRouters,
+    /// Routers that agree to the precision of the coarser type: another quantisation, its routers included.
+    ConvertedRouters,
 }
 
 impl ModelMatch {
@@ -215,6 +239,10 @@ impl ModelMatch {
             ModelMatch::SameRouters => {
                 Some("made with other bytes of this model, such as another quantisation: same routers")
             }
+            ModelMatch::ConvertedRouters => Some(
+                "made with another quantisation of this model, whose routers were converted as well: they agree to the \
+                 precision of the coarser type",
+            ),
         }
     }
 }
@@ -317,22 +345,26 @@ impl Usage {
         model: &Path,
     ) -> Result<ModelMatch, UsageError> {
         // A fine-tune can share metadata and tensor table with its base: the routers decide.
-        if self.model.router_hash == identity.router_hash {
-            let stated = ProfiledModel::new(Path::new(&self.model.file), identity);
-            if (&self.model.architecture, self.model.n_layer, self.model.n_expert, &self.model.expert_layers)
-                != (&stated.architecture, stated.n_layer, stated.n_expert, &stated.expert_layers)
-            {
+        let profiled = (self.model.router_hash.as_str(), self.model.router_sketch.as_ref());
+        let at_hand = (identity.router_hash.as_str(), identity.router_sketch.as_ref());
+        let stated = ProfiledModel::new(Path::new(&self.model.file), identity);
+        let same_shape =
+            (&self.model.architecture, self.model.n_layer, self.model.n_expert, &self.model.expert_layers)
+                == (&stated.architecture, stated.n_layer, stated.n_expert, &stated.expert_layers);
+        match RouterMatch::of(profiled, at_hand) {
+            Some(RouterMatch::Same) if !same_shape => {
                 let what = "what it says of its model is not true of the model with these routers".into();
-                return Err(UsageError::Inconsistent { path: usage.into(), what });
+                Err(UsageError::Inconsistent { path: usage.into(), what })
             }
-            let same = self.model.fingerprint == identity.fingerprint;
-            return Ok(if same { ModelMatch::Same } else { ModelMatch::SameRouters });
+            Some(RouterMatch::Same) if self.model.fingerprint == identity.fingerprint => Ok(ModelMatch::Same),
+            Some(RouterMatch::Same) => Ok(ModelMatch::SameRouters),
+            Some(RouterMatch::Converted) if same_shape => Ok(ModelMatch::ConvertedRouters),
+            _ => Err(UsageError::OtherModel {
+                usage: usage.into(),
+                profiled: self.model.file.clone(),
+                model: model.into(),
+            }),
         }
-        Err(UsageError::OtherModel {
-            usage: usage.into(),
-            profiled: self.model.file.clone(),
-            model: model.into(),
-        })
     }
 
     /// The usage of `layer`.
@@ -344,13 +376,11 @@ impl Usage {
 impl LayerUsage {
     /// The usage of a layer from that of each corpus; all must have as many experts and the same columns.
     pub fn join(layer: u32, n_expert_used: u32, corpora: BTreeMap<String, ExpertSums>) -> LayerUsage {
-        let (n_expert, with_weights) =
-            corpora.values().next().map_or((0, false), |sums| (sums.count.len(), sums.weight.is_some()));
-        let mut total = ExpertSums::zero(n_expert, with_weights);
+        let mut total = corpora.values().next().map_or_else(ExpertSums::default, ExpertSums::zero_like);
         for sums in corpora.values() {
             total.add(sums).expect("what was computed token by token adds up in 64 bits");
         }
-        LayerUsage { layer, n_expert_used, total, corpora }
+        LayerUsage { layer, n_expert_used, total, corpora, half: None }
     }
 }
 
@@ -361,6 +391,16 @@ impl ExpertSums {
             n_tokens: 0,
             count: vec![0; n_expert],
             weight: with_weights.then(|| vec![0.0; n_expert]),
+            activation: None,
+        }
+    }
+
+    /// Sums of nothing, for as many experts as `other` has and with the same columns.
+    pub fn zero_like(other: &ExpertSums) -> Self {
+        let n_expert = other.count.len();
+        ExpertSums {
+            activation: other.activation.as_ref().map(|_| ActivationSums::zero(n_expert)),
+            ..ExpertSums::zero(n_expert, other.weight.is_some())
         }
     }
 
@@ -375,6 +415,9 @@ impl ExpertSums {
             for (sum, more) in sums.iter_mut().zip(more) {
                 *sum = Some(*sum + more).filter(|sum| sum.is_finite())?;
             }
+        }
+        if let (Some(sums), Some(more)) = (&mut self.activation, &other.activation) {
+            sums.add(more)?;
         }
         Some(())
     }

@@ -1,6 +1,7 @@
 //! Joins usages of one model: what was profiled apart counts together.
 
 use super::{Corpus, ExpertSums, LayerUsage, Run, Usage};
+use crate::moe::RouterMatch;
 use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 use thiserror::Error;
@@ -108,6 +109,12 @@ pub fn merge(usages: &[(PathBuf, Usage)]) -> Result<Merged, MergeError> {
     let weighted = |usage: &Usage| usage.layers.iter().all(|layer| layer.total.weight.is_some());
     let without = usages.iter().find(|(_, usage)| !weighted(usage));
     let with_weights = without.is_none();
+    let activated = |usage: &Usage| usage.layers.iter().all(|layer| layer.total.activation.is_some());
+    let with_activations = usages.iter().all(|(_, usage)| activated(usage));
+    if !with_activations && usages.iter().any(|(_, usage)| activated(usage)) {
+        let without = usages.iter().find(|(_, usage)| !activated(usage)).map_or(first_path, |(path, _)| path);
+        remarks.push(format!("{}: has no activations, so the merged usage has none", without.display()));
+    }
     if let Some((path, _)) = without.filter(|_| usages.iter().any(|(_, usage)| weighted(usage))) {
         remarks.push(format!("{}: has no gate weights, so the merged usage has none", path.display()));
     }
@@ -124,7 +131,12 @@ pub fn merge(usages: &[(PathBuf, Usage)]) -> Result<Merged, MergeError> {
     let names: Vec<&str> = corpora.iter().map(|corpus| corpus.name.as_str()).collect();
     let mut layers = Vec::with_capacity(first.layers.len());
     for (at, layer) in first.layers.iter().enumerate() {
-        let zero = || ExpertSums::zero(layer.total.count.len(), with_weights);
+        let zero = || {
+            let mut zero = ExpertSums::zero_like(&layer.total);
+            zero.weight = zero.weight.filter(|_| with_weights);
+            zero.activation = zero.activation.filter(|_| with_activations);
+            zero
+        };
         let mut sums: BTreeMap<String, ExpertSums> =
             names.iter().map(|&name| (name.to_owned(), zero())).collect();
         let mut total = zero();
@@ -137,11 +149,16 @@ pub fn merge(usages: &[(PathBuf, Usage)]) -> Result<Merged, MergeError> {
                 sum.add(more).ok_or_else(overflow)?;
             }
         }
+        let halves = usages
+            .iter()
+            .map(|(_, usage)| usage.layers[at].half.clone().map(|half| without_weights(half, with_weights)));
+        let half = halves.reduce(|a, b| LayerUsage::join_halves(a.as_ref(), b.as_ref())).flatten();
         layers.push(LayerUsage {
             layer: layer.layer,
             n_expert_used: layer.n_expert_used,
             total,
             corpora: sums,
+            half,
         });
     }
     let usage = Usage {
@@ -161,6 +178,17 @@ pub fn merge(usages: &[(PathBuf, Usage)]) -> Result<Merged, MergeError> {
     Ok(Merged { usage, remarks })
 }
 
+/// Drops gate weights that the merged usage does not have.
+fn without_weights(
+    mut half: BTreeMap<String, ExpertSums>,
+    with_weights: bool,
+) -> BTreeMap<String, ExpertSums> {
+    if !with_weights {
+        half.values_mut().for_each(|sums| sums.weight = None);
+    }
+    half
+}
+
 /// The runs behind a usage, which may be merged itself.
 fn runs(run: &Run) -> Vec<Run> {
     if run.merged_from.is_empty() { vec![run.clone()] } else { run.merged_from.clone() }
@@ -175,6 +203,8 @@ fn join_corpora<'a>(corpora: impl Iterator<Item = &'a Corpus>) -> Vec<Corpus> {
                 same.files.extend(corpus.files.iter().cloned());
                 // Tokens bound what the layers count, and those sums are checked.
                 same.tokens = same.tokens.saturating_add(corpus.tokens);
+                // The places of the windows are those of the files that each usage read.
+                same.held_out = None;
             }
             None => joined.push(corpus.clone()),
         }
@@ -189,20 +219,29 @@ fn check_model(
     first: &Usage,
     remarks: &mut Vec<String>,
 ) -> Result<(), MergeError> {
-    if usage.model.router_hash != first.model.router_hash {
+    let (model, first_model) = (&usage.model, &first.model);
+    let routers = RouterMatch::of(
+        (&model.router_hash, model.router_sketch.as_ref()),
+        (&first_model.router_hash, first_model.router_sketch.as_ref()),
+    );
+    let Some(routers) = routers else {
         return Err(MergeError::OtherModel {
             path: path.into(),
             other: usage.model.file.clone(),
             first: first_path.into(),
             model: first.model.file.clone(),
         });
-    }
+    };
     if usage.model.fingerprint != first.model.fingerprint {
         remarks.push(format!(
-            "{}: made with {}, other bytes of the same model as {} (same routers)",
+            "{}: made with {}, other bytes of the same model as {} ({})",
             path.display(),
             usage.model.file,
-            first.model.file
+            first.model.file,
+            match routers {
+                RouterMatch::Same => "same routers",
+                RouterMatch::Converted => "routers that agree to the precision of the coarser type",
+            }
         ));
     }
     Ok(())

@@ -3,18 +3,23 @@
 //! [`Usage`] is the file, schema `moeslice.usage/1`. [`merge()`] joins usages of one model, [`imatrix`] takes one from the
 //! counts of `llama-imatrix`, and [`open()`] reads either for a model at hand.
 
+mod activation;
 mod check;
 mod file;
+mod halves;
+mod held_out;
 pub mod imatrix;
 mod merge;
 mod open;
 #[cfg(test)]
 pub(crate) mod test_usage;
 
+pub use activation::ActivationSums;
 pub use check::{AllEqual, check_not_all_equal};
 pub use file::{
     Corpus, CorpusFile, ExpertSums, LayerUsage, ModelMatch, ProfiledModel, Run, USAGE_SCHEMA, Usage,
     UsageError,
 };
+pub use held_out::HeldOut;
 pub use merge::{MergeError, Merged, merge};
 pub use open::{OpenError, open};

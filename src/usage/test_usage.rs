@@ -14,6 +14,7 @@ pub(crate) fn usage(n_expert_used: u32, corpora: &[(&str, u64)], layers: &[(u32,
         n_tokens: column.0.iter().sum::<u64>() / u64::from(n_expert_used),
         count: column.0.to_vec(),
         weight: column.1.map(<[f64]>::to_vec),
+        activation: None,
     };
     let layers: Vec<LayerUsage> = layers
         .iter()
@@ -23,7 +24,7 @@ pub(crate) fn usage(n_expert_used: u32, corpora: &[(&str, u64)], layers: &[(u32,
             parts.iter().for_each(|part| total.add(part).expect("counts of a test are small"));
             let corpora: BTreeMap<_, _> =
                 corpora.iter().map(|(name, _)| (*name).to_owned()).zip(parts).collect();
-            LayerUsage { layer: *layer, n_expert_used, total, corpora }
+            LayerUsage { layer: *layer, n_expert_used, total, corpora, half: None }
         })
         .collect();
     let expert_layers: Vec<u32> = layers.iter().map(|layer| layer.layer).collect();
@@ -34,6 +35,7 @@ pub(crate) fn usage(n_expert_used: u32, corpora: &[(&str, u64)], layers: &[(u32,
             architecture: "qwen3moe".into(),
             fingerprint: "sha256:f".into(),
             router_hash: "sha256:r".into(),
+            router_sketch: None,
             n_layer: expert_layers.last().map_or(1, |layer| layer + 1),
             n_expert: layers.iter().map(|layer| layer.total.count.len() as u32).max().unwrap_or(0),
             n_expert_used,
@@ -63,6 +65,7 @@ pub(crate) fn usage(n_expert_used: u32, corpora: &[(&str, u64)], layers: &[(u32,
                     left_out: 0,
                 }],
                 tokens: *tokens,
+                held_out: None,
             })
             .collect(),
         layers,

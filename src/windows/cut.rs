@@ -4,6 +4,7 @@ use super::tokenize::{TextTokenizer, TokenizeError, with_tokenizer};
 use crate::corpus::{Content, CorpusText, GENERATED, RenderedChat};
 use crate::llama::{Token, Vocab};
 use crate::progress::Interrupt;
+use crate::usage::HeldOut;
 use std::ops::Range;
 use std::path::Path;
 
@@ -68,6 +69,20 @@ impl Windows {
             }
             Ok(windows)
         })
+    }
+
+    /// Takes one window of so many out of each corpus; says which, for each corpus.
+    pub fn hold_out(&mut self, every: Option<u32>) -> Vec<Option<HeldOut>> {
+        let take = |windows: &mut Vec<Window>| {
+            let held_out = HeldOut { every: every?, of: windows.len() as u64 };
+            let mut at = 0;
+            windows.retain(|_| {
+                at += 1;
+                !held_out.holds(at - 1)
+            });
+            Some(held_out)
+        };
+        self.corpora.iter_mut().map(take).collect()
     }
 
     /// Tokens in all windows.

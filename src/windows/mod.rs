@@ -7,10 +7,12 @@
 mod config;
 mod cut;
 mod pieces;
+mod rows;
 mod runner;
 mod tokenize;
 
 pub use config::{KvUnified, NoPass, PassConfig, PassNeeds, WindowOptions};
 pub use cut::{CorpusPart, Cut, Window, Windows};
+pub(crate) use rows::for_rows;
 pub use runner::{Computed, PassError, Piece, Runner, WindowObserver, count_batches};
 pub use tokenize::TokenizeError;

@@ -5,9 +5,12 @@ mod bench;
 #[cfg(feature = "llama")]
 mod chat;
 mod documents;
+mod eval;
 mod files;
 mod inputs;
 mod kill;
+#[cfg(feature = "llama")]
+mod machine;
 #[cfg(feature = "llama")]
 #[path = "../support/mod.rs"]
 mod models;
@@ -17,6 +20,7 @@ mod mtp;
 mod profile;
 mod prune;
 mod replay;
+mod report;
 #[cfg(feature = "llama")]
 mod run;
 #[cfg(feature = "llama")]

@@ -64,5 +64,5 @@ fn verify_names_the_first_difference_and_counts_the_rest() {
 
 #[test]
 fn verify_refuses_a_model_that_was_not_cut() {
-    refuses(&mut verify(&demo()), 3, &["no id map", "plan"]);
+    refuses(&mut verify(&demo()), 3, &["no id map", "not cut by moeslice"]);
 }

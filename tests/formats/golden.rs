@@ -7,7 +7,7 @@ use moeslice::plan::{KeepTarget, Pins, Plan, PlanSource, Planner};
 use moeslice::score::{Blend, Score};
 use moeslice::usage::{ModelMatch, Usage};
 
-fn at(name: &str) -> PathBuf {
+pub fn at(name: &str) -> PathBuf {
     Path::new(env!("CARGO_MANIFEST_DIR")).join(name)
 }
 

@@ -2,4 +2,5 @@
 
 mod damaged;
 mod golden;
+mod routers;
 mod seeds;

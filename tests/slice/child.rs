@@ -3,6 +3,7 @@
 use std::path::{Path, PathBuf};
 use std::process::{Command, ExitStatus};
 
+use moeslice::gguf::{GgufError, Model};
 use moeslice::moe::ShardPolicy;
 use moeslice::slice::{Options, SliceError};
 use moeslice::sys::FileError;
@@ -12,6 +13,7 @@ use crate::sample::{Random, Source, names};
 const MODEL: &str = "MOESLICE_TEST_MODEL";
 const OUTPUT: &str = "MOESLICE_TEST_OUTPUT";
 const SHARDS: &str = "MOESLICE_TEST_SHARDS";
+const UNCOMPARED: &str = "MOESLICE_TEST_UNCOMPARED";
 const KEEP: &str = "MOESLICE_TEST_KEEP";
 
 /// Bytes of memory that a cut takes at most, whatever the model.
@@ -27,6 +29,8 @@ pub const OTHER: i32 = 14;
 pub const LEFTOVERS: i32 = 15;
 /// The process took more memory than it may at its peak.
 pub const MUCH_MEMORY: i32 = 16;
+/// More files at once than the process may open.
+pub const TOO_MANY_FILES: i32 = 17;
 
 /// The arguments of a child that cuts `model` to `output`; the program is the test program itself.
 pub fn command(model: &Path, output: &Path) -> Command {
@@ -59,6 +63,11 @@ pub fn shard_bytes(command: &mut Command, bytes: u64) -> &mut Command {
     command.env(SHARDS, bytes.to_string())
 }
 
+/// Lets the child write without comparing, for large files.
+pub fn uncompared(command: &mut Command) -> &mut Command {
+    command.env(UNCOMPARED, "1")
+}
+
 pub fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or(-1)
 }
@@ -71,12 +80,17 @@ fn cut() {
     let output = PathBuf::from(output);
     let number = |name| -> Option<u64> { std::env::var(name).ok()?.parse().ok() };
     let shards = number(SHARDS).map_or(ShardPolicy::Keep, ShardPolicy::Size);
-    let source = Source::open(Path::new(&model));
+    let source = match Model::open(Path::new(&model)) {
+        Ok(model) => Source::of(model),
+        Err(GgufError::Descriptors { .. }) => std::process::exit(TOO_MANY_FILES),
+        Err(error) => panic!("{error}"),
+    };
     let keep = match number(KEEP) {
         Some(k) => source.random_keep(k as u32, &mut Random(77)),
         None => keep(&source),
     };
-    let options = Options { force: true, shards, ..Options::default() };
+    let verify = std::env::var_os(UNCOMPARED).is_none();
+    let options = Options { force: true, shards, verify, ..Options::default() };
     let code = match source.prune(&keep, &output, &options) {
         Ok(_) if peak_memory() > MEMORY => MUCH_MEMORY,
         Ok(_) => DONE,
@@ -84,6 +98,7 @@ fn cut() {
         Err(SliceError::File(FileError::NoRoom { .. })) => NO_ROOM,
         Err(SliceError::File(FileError::SizeLimit { .. })) => SIZE_LIMIT,
         Err(SliceError::File(FileError::Create { .. })) => NO_FOLDER_ACCESS,
+        Err(SliceError::File(FileError::Descriptors { .. })) => TOO_MANY_FILES,
         Err(error) => {
             eprintln!("{error}");
             OTHER

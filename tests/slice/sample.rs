@@ -82,6 +82,10 @@ impl Sample {
         let info = TensorInfo::new(name, dims.to_vec(), ty).unwrap();
         let mut data = vec![0; info.bytes() as usize];
         Random(self.seed ^ (self.tensors.len() as u64) << 32).fill(&mut data);
+        if ty == TensorType::F32 {
+            // Without the top bit of its exponent a number is finite, as a router's weights are.
+            data.as_chunks_mut::<4>().0.iter_mut().for_each(|number| number[3] &= 0xbf);
+        }
         self.tensors.push((info, data));
         self
     }

@@ -7,7 +7,7 @@ use crate::cli::flags::llama::LlamaFlags;
 use crate::cli::flags::selection::{SelectionFlags, open_usage};
 use crate::cli::output_files::{OutputFiles, write_small};
 use crate::gguf;
-use crate::llama::{Backend, Placement};
+use crate::llama::Placement;
 use crate::moe::{MoeModel, ShardPolicy};
 use crate::plan::KeepTarget;
 use crate::progress::{Interrupt, Unit, stage};
@@ -77,8 +77,8 @@ pub fn bench(args: &BenchArgs, console: Console) -> Result<(), Failure> {
     }
     let interrupt = catch_interrupts();
     let cuts = Cuts::write(args, console, interrupt)?;
-    let backend = Backend::start().map_err(Failure::running)?;
-    let (placement, _) = args.llama.placement(backend, console)?;
+    let backend = args.llama.start()?;
+    let placement = args.llama.placement(backend, console)?;
     let mut subjects: Vec<Subject> = files.iter().map(|file| subject(file, &placement)).collect();
     for path in &cuts.paths {
         subjects.push(subject(&gguf::Model::open(path).map_err(Failure::running)?, &placement));
@@ -99,7 +99,7 @@ pub fn bench(args: &BenchArgs, console: Console) -> Result<(), Failure> {
     })?;
     let text = args.format.text(&benches, &options, backend);
     let Some(output) = output else { return Ok(print(&text)?) };
-    write_small(output, text.as_bytes(), args.force)?;
+    write_small(output, text.as_bytes(), args.force, console)?;
     console.remark(&format!("wrote {}", output.display()));
     Ok(())
 }
@@ -149,12 +149,10 @@ impl Cuts {
                 keep: &plan.keep,
                 provenance: provenance.clone(),
             };
-            // Equal numbers of experts would be one file.
-            let options = Options { force: true, shards: ShardPolicy::Single, interrupt };
-            stage(&mut *console.progress(), "writing", Unit::Bytes, |progress| {
-                slice::prune(&cut, path, &options, progress)
-            })
-            .map_err(crate::cli::flags::output::slice_failure)?;
+            // Equal numbers of experts would be one file. Only its speed is of interest, which no fault of a disk changes.
+            let options = Options { force: true, shards: ShardPolicy::Single, verify: false, interrupt };
+            slice::prune(&cut, path, &options, &mut *console.progress())
+                .map_err(crate::cli::flags::output::slice_failure)?;
         }
         Ok(Cuts { _folder: Some(folder), paths })
     }

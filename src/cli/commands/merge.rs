@@ -38,7 +38,7 @@ pub fn merge(args: &MergeArgs, console: Console) -> Result<(), Failure> {
     if to_stdout {
         return Ok(console::print(&merged.usage.to_json())?);
     }
-    write_small(&args.output, merged.usage.to_json().as_bytes(), args.force)?;
+    write_small(&args.output, merged.usage.to_json().as_bytes(), args.force, console)?;
     console.remark(&format!("wrote {}", args.output.display()));
     Ok(())
 }

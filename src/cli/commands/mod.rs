@@ -7,6 +7,9 @@ pub mod completions;
 pub mod devices;
 #[cfg(feature = "llama")]
 pub mod dry_run;
+#[cfg(feature = "llama")]
+pub mod eval;
+pub mod imatrix;
 pub mod inspect;
 pub mod man;
 pub mod merge;
@@ -14,6 +17,8 @@ pub mod plan;
 #[cfg(feature = "llama")]
 pub mod profile;
 pub mod prune;
+#[cfg(feature = "llama")]
+pub mod refine;
 pub mod replay;
 pub mod report;
 #[cfg(feature = "llama")]
@@ -21,3 +26,5 @@ pub mod run;
 #[cfg(feature = "llama")]
 pub mod trace;
 pub mod verify;
+#[cfg(feature = "llama")]
+mod within;

@@ -3,6 +3,7 @@
 use crate::cli::console::{Console, print, print_json};
 use crate::cli::failure::Failure;
 use crate::cli::flags::mtp::{Mtp, MtpFlag};
+use crate::cli::flags::page;
 use crate::cli::flags::selection::{KEEP_HELP, SelectionFlags, open_usage};
 use crate::cli::output_files::{OutputFiles, write_small};
 use crate::moe::{MoeModel, ShardPolicy};
@@ -45,6 +46,7 @@ pub fn plan(args: &PlanArgs, console: Console) -> Result<(), Failure> {
     let model = args.mtp.open(&args.model, console)?;
     let selection = args.choose.selection();
     let usage = open_usage(&args.usage, &model, console)?;
+    let selection = selection.resolved(&usage)?;
     let Some(keep) = &args.keep else {
         let size = |k: u32| Ok(selection.file_bytes(&model, &usage, &k.to_string(), k, ShardPolicy::Keep)?);
         let table =
@@ -52,20 +54,21 @@ pub fn plan(args: &PlanArgs, console: Console) -> Result<(), Failure> {
         if args.json {
             print_json(&table)?
         } else {
-            print(&table.to_string())?
+            print(&table.text(&console.style()))?
         }
         return Ok(());
     };
-    selection.check_early(&model, keep)?;
+    selection.check_early(&model, keep, console)?;
     let plan = selection.plan(&model, &usage, keep, ShardPolicy::Keep)?;
     remark_mtp(&model, args.mtp, plan.k, console);
+    page::stability(&selection, &model, &usage, &plan, console)?;
     let Some(output) = args.output.as_ref().filter(|output| *output != Path::new("-")) else {
         return Ok(print(&plan.to_json())?);
     };
     let mut outputs = OutputFiles::default();
     outputs.add_small(output, args.force)?;
     outputs.check_inputs(model.files().chain([args.usage.as_path()]))?;
-    write_small(output, plan.to_json().as_bytes(), args.force)?;
+    write_small(output, plan.to_json().as_bytes(), args.force, console)?;
     console.remark(&format!(
         "wrote {}: {} of {} experts stay",
         output.display(),

@@ -4,18 +4,18 @@ use super::dry_run::{self, LookFlags};
 use crate::cli::console::{Console, print};
 use crate::cli::failure::{Failure, with_hint};
 use crate::cli::flags::llama::LlamaFlags;
+use crate::cli::flags::loading::Loaded;
 use crate::cli::flags::mtp::{Mtp, MtpFlag};
 use crate::cli::flags::texts::TextFlags;
 use crate::cli::output_files::{OutputFiles, write_small};
 use crate::corpus::CorpusText;
-use crate::llama::Backend;
+use crate::gguf;
 use crate::moe::{LayerKind, MoeModel};
 use crate::plan::PlanError;
 use crate::profile::{self, ProfileOptions};
 use crate::progress::{Interrupt, Unit, stage};
 use crate::sys::catch_interrupts;
 use crate::usage::Usage;
-use crate::windows::{KvUnified, WindowOptions};
 use clap::Args;
 use std::path::{Path, PathBuf};
 
@@ -58,12 +58,12 @@ pub fn profile(args: &ProfileArgs, console: Console) -> Result<(), Failure> {
     }
     let interrupt = catch_interrupts();
     if args.look.dry_run {
-        let options = options(&args.texts, &args.llama, args.mtp, interrupt);
+        let options = options(&model.file, &args.texts, &args.llama, args.mtp, interrupt);
         return dry_run::dry_run(&model, &corpora, &args.llama, &options, args.look, console);
     }
-    let usage = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
+    let (usage, _) = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
     let Some(output) = to_file else { return Ok(print(&usage.to_json())?) };
-    write_small(output, usage.to_json().as_bytes(), args.force)?;
+    write_small(output, usage.to_json().as_bytes(), args.force, console)?;
     console.remark(&format!("wrote {}", output.display()));
     Ok(())
 }
@@ -95,17 +95,19 @@ fn check_mtp(model: &MoeModel, flag: MtpFlag, console: Console) -> Result<(), Fa
 }
 
 /// How the texts are profiled.
-pub fn options(texts: &TextFlags, flags: &LlamaFlags, mtp: MtpFlag, interrupt: Interrupt) -> ProfileOptions {
+pub fn options(
+    model: &gguf::Model,
+    texts: &TextFlags,
+    flags: &LlamaFlags,
+    mtp: MtpFlag,
+    interrupt: Interrupt,
+) -> ProfileOptions {
     ProfileOptions {
-        windows: WindowOptions {
-            ctx_size: flags.ctx_size,
-            batch_size: flags.batch_size,
-            ubatch_size: flags.ubatch_size,
-            kv_unified: KvUnified::Auto,
-            settings: flags.settings(interrupt),
-        },
+        windows: flags.windows(model, interrupt),
         chunks: texts.chunks,
         weights: texts.collects_weights(),
+        activations: texts.collects_activations(),
+        hold_out: texts.hold_out(),
         parse_special: texts.parse_special,
         generate: texts.generate,
         lm_head: texts.lm_head,
@@ -121,33 +123,27 @@ pub fn run_profile(
     flags: &LlamaFlags,
     mtp: MtpFlag,
     (console, interrupt): (Console, Interrupt),
-) -> Result<Usage, Failure> {
-    let backend = Backend::start().map_err(Failure::running)?;
-    let (mut placement, devices) = flags.placement(backend, console)?;
-    placement.mtp = mtp.runs_block() && model.experts.mtp_that_runs().is_some();
-    let first = model.files().next().unwrap_or(model.path());
-    let loaded = flags.load(backend, first, &placement, console, interrupt)?;
-    if flags.ctx_size > loaded.n_ctx_train() {
-        let (asked, trained) = (flags.ctx_size, loaded.n_ctx_train());
-        console.remark(&format!(
-            "windows of {asked} tokens (-c) are longer than the {trained} that the model was trained on"
-        ));
-    }
-    let options = options(texts, flags, mtp, interrupt);
+) -> Result<(Usage, Loaded), Failure> {
+    let runs_mtp = mtp.runs_block() && model.experts.mtp_that_runs().is_some();
+    let loaded = flags.load_model(model, runs_mtp, console, interrupt)?;
+    let options = options(&model.file, texts, flags, mtp, interrupt);
     let profiled = stage(&mut *console.progress(), "profiling", Unit::Tokens, |progress| {
-        profile::profile(&loaded, &model.experts, corpora, &options, progress)
+        profile::profile(&loaded.model, &model.experts, corpora, &options, progress)
     })?;
-    say_what_was_profiled(&profiled, &devices, console);
+    // What was profiled has to be what the header was read of.
+    model.file.check_unchanged().map_err(Failure::running)?;
+    say_what_was_profiled(&profiled, console);
     let circumstances = profile::Circumstances {
-        llama_cpp: backend.version(),
-        devices,
-        variables: backend.variables(),
-        ctx_size: flags.ctx_size,
+        llama_cpp: loaded.backend.version(),
+        variables: loaded.backend.variables(),
+        ctx_size: options.windows.ctx_size,
     };
-    profiled.into_usage(model.path(), &model.identity, circumstances).map_err(Failure::running)
+    let usage =
+        profiled.into_usage(model.path(), &model.identity, circumstances).map_err(Failure::running)?;
+    Ok((usage, loaded))
 }
 
-fn say_what_was_profiled(profiled: &profile::Profile, devices: &[String], console: Console) {
+fn say_what_was_profiled(profiled: &profile::Profile, console: Console) {
     profiled.remarks.iter().for_each(|text| console.remark(text));
     let tokens: u64 = profiled.corpora.iter().map(|corpus| corpus.tokens).sum();
     let seconds = profiled.wall.as_secs_f64();
@@ -156,7 +152,7 @@ fn say_what_was_profiled(profiled: &profile::Profile, devices: &[String], consol
     console.remark(&format!(
         "profiled {} on {}: {tokens} tokens in {seconds:.1} s, {:.0} tokens/s",
         names.join(", "),
-        devices.join(", "),
+        profiled.devices.join(", "),
         tokens as f64 / seconds.max(1e-9)
     ));
 }

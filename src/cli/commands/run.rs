@@ -1,11 +1,15 @@
 //! `moeslice run`: profile, plan, cut and verify, in one command.
 
 use super::profile::run_profile;
+use super::within::Within;
 use crate::cli::console::Console;
 use crate::cli::failure::Failure;
+use crate::cli::flags::card::{self, CardSubject};
+use crate::cli::flags::keep::RunKeep;
 use crate::cli::flags::llama::LlamaFlags;
 use crate::cli::flags::mtp::MtpFlag;
 use crate::cli::flags::output::CutFlags;
+use crate::cli::flags::page::{self, PageSubject};
 use crate::cli::flags::selection::{KEEP_HELP, SelectionFlags};
 use crate::cli::flags::texts::TextFlags;
 use crate::cli::output_files::{OutputFiles, write_small};
@@ -20,11 +24,17 @@ pub struct RunArgs {
     /// The model, a GGUF file; any shard of several
     #[arg(short, long, value_name = "MODEL", env = "LLAMA_ARG_MODEL")]
     pub model: PathBuf,
-    #[arg(long, value_name = "K", help = KEEP_HELP, allow_hyphen_values = true)]
-    pub keep: KeepTarget,
+    #[arg(long, value_name = "K", help = format!("{KEEP_HELP}; or kl:0.05, the fewest whose mean KL divergence stays under it"), allow_hyphen_values = true)]
+    pub keep: RunKeep,
     /// The usage file to write; default: beside the output, OUT.usage.json
     #[arg(long, value_name = "U.json")]
     pub usage_out: Option<PathBuf>,
+    /// Write a page about the profile and the cut, with plots, in one file
+    #[arg(long, value_name = "R.html")]
+    pub report: Option<PathBuf>,
+    /// Write a model card, README.md, beside the pruned model
+    #[arg(long)]
+    pub card: bool,
     #[command(flatten)]
     pub mtp: MtpFlag,
     #[command(flatten)]
@@ -47,26 +57,66 @@ pub fn run(args: &RunArgs, console: Console) -> Result<(), Failure> {
     }
     // All that can be refused is refused before the model is loaded.
     let selection = args.choose.selection();
-    let k = selection.check_early(&model, &args.keep)?;
+    let k = selection.check_early(&model, &args.keep.early(), console)?;
     let mut outputs = OutputFiles::default();
     args.cut.check(&model, k, &mut outputs)?;
     outputs.add_small(&usage_out, args.cut.force)?;
+    if let Some(report) = &args.report {
+        outputs.add_small(report, args.cut.force)?;
+    }
+    if args.card {
+        card::check(&args.cut, &mut outputs)?;
+    }
     let corpora = args.texts.read(&model, console)?;
     outputs.check_inputs(model.files().chain(args.texts.inputs(&corpora)))?;
     if !args.texts.splits_corpora() {
-        selection.check_corpora(
-            corpora.iter().map(|corpus| corpus.name.as_str()),
-            args.texts.collects_weights(),
-        )?;
+        selection
+            .check_corpora(corpora.iter().map(|corpus| corpus.name.as_str()), args.texts.score_needs())?;
     }
 
     let interrupt = catch_interrupts();
-    let usage = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
-    write_small(&usage_out, usage.to_json().as_bytes(), args.cut.force)?;
+    let (usage, loaded) =
+        run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
+    write_small(&usage_out, usage.to_json().as_bytes(), args.cut.force, console)?;
     console.remark(&format!("wrote {}", usage_out.display()));
 
-    let plan = selection.plan(&model, &usage, &args.keep, args.cut.shards)?;
+    let selection = selection.resolved(&usage)?;
+    let target = match args.keep {
+        RunKeep::Target(target) => target,
+        RunKeep::Kl(bound) => {
+            let (texts, llama) = (&args.texts, &args.llama);
+            let search = Within {
+                model: &model,
+                loaded: &loaded,
+                corpora: &corpora,
+                usage: &usage,
+                selection: &selection,
+                texts,
+                llama,
+            };
+            KeepTarget::Count(search.find(bound, console, interrupt)?)
+        }
+    };
+    drop(loaded);
+    let mut plan = selection.plan(&model, &usage, &target, args.cut.shards)?;
+    plan.target = Some(args.keep.to_string());
     let coverages = plan::coverage(&usage, &plan.keep);
-    let report = args.cut.cut(&model, &plan, coverages.as_ref(), console, interrupt);
-    report.map_err(|failure| failure.after_usage(usage_out))?.print(args.cut.json, console)
+    let stability = page::stability(&selection, &model, &usage, &plan, console)?;
+    let written = args.cut.cut(&model, (&plan, coverages.as_ref()), &[&usage_out], console, interrupt);
+    let written = written.map_err(|failure| failure.after_usage(usage_out.clone()))?;
+    if let Some(report) = &args.report {
+        let sizes = page::sizes(&selection, &model, &usage, Some(&plan), args.cut.shards)?;
+        let (usage, bytes) = (&usage, Some((written.bytes_before, written.bytes)));
+        let subject = PageSubject { usage, sizes: Some(&sizes), plan: Some(&plan), bytes, measured: None };
+        // A profile that routed nothing made no plan.
+        let text = subject.render().unwrap_or_default();
+        write_small(report, text.as_bytes(), args.cut.force, console)?;
+        console.remark(&format!("wrote {}", report.display()));
+    }
+    if args.card {
+        let (coverages, stability) = (coverages.as_ref(), stability.as_ref());
+        let subject = CardSubject { model: &model, plan: &plan, coverages, stability, measured: None };
+        card::write(&args.cut, &subject, &written, console)?;
+    }
+    written.print(args.cut.json, console)
 }

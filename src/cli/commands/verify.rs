@@ -47,7 +47,7 @@ pub fn verify(args: &VerifyArgs, console: Console) -> Result<(), Failure> {
     };
     let interrupt = catch_interrupts();
     let verified = stage(&mut *console.progress(), "verifying", Unit::Bytes, |progress| {
-        slice::verify(&base.file, &pruned, keep.as_ref(), progress, interrupt)
+        slice::verify_model(&base, &pruned, keep.as_ref(), progress, interrupt)
     });
     let verified = match verified {
         Ok(verified) => verified,
@@ -69,9 +69,13 @@ pub fn verify(args: &VerifyArgs, console: Console) -> Result<(), Failure> {
             "tensors": verified.tensors,
             "slabs": verified.slabs,
             "bytes": verified.bytes,
+            "unchecked": verified.unchecked,
             "seconds": verified.duration.as_secs_f64(),
             "keep": verified.kept,
         }))?);
+    }
+    for what in &verified.unchecked {
+        console.remark(&format!("not compared: {what}"));
     }
     console::print(&format!(
         "{} is a true cut of {}: {} tensors, {} expert slabs, {} compared in {:.1} s\n",

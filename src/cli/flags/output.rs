@@ -3,18 +3,16 @@
 use super::selection::corpus_lines;
 use crate::cli::console::{Console, print, print_json};
 use crate::cli::failure::Failure;
-use crate::cli::output_files::output_failure;
-use crate::gguf;
-use crate::moe::{KeptExperts, MoeModel, ShardPolicy};
+use crate::cli::output_files::{OutputFiles, output_failure, tell_leftovers};
+use crate::moe::{MoeModel, ShardPolicy};
 use crate::plan::{Coverages, Plan, Ties};
-use crate::progress::{Interrupt, Unit, stage};
+use crate::progress::Interrupt;
 use crate::report::percent;
-use crate::slice::{self, Cut, Options, SliceError, VerifyError};
-use crate::units::{ByteCount, parse_bytes};
+use crate::slice::{self, Cut, Options, SliceError};
+use crate::units::{ByteCount, WithBytes, parse_bytes};
 use clap::Args;
 use serde::Serialize;
 use std::path::{Path, PathBuf};
-use std::time::Instant;
 
 /// Where the pruned model goes.
 #[derive(Args, Clone, Debug)]
@@ -37,13 +35,22 @@ pub struct CutFlags {
     pub json: bool,
 }
 
+/// The smallest shard that is asked for with a unit of llama.cpp's: less is a count, or a slip.
+const LEAST_SHARD: u64 = 1_000_000;
+
 fn shards(text: &str) -> Result<ShardPolicy, String> {
     match text {
-        "keep" => Ok(ShardPolicy::Keep),
-        "single" => Ok(ShardPolicy::Single),
-        size => parse_bytes(size)
-            .map(ShardPolicy::Size)
-            .map_err(|_| "expected keep, single, or a size such as 2GiB".into()),
+        "keep" => return Ok(ShardPolicy::Keep),
+        "single" => return Ok(ShardPolicy::Single),
+        _ => {}
+    }
+    match parse_bytes(text) {
+        Ok(bytes) if bytes >= LEAST_SHARD => Ok(ShardPolicy::Size(bytes)),
+        Ok(count) if text.bytes().all(|byte| byte.is_ascii_digit()) => Err(format!(
+            "that is {count} bytes a shard: give the size of each, such as 2GiB; their number follows from it"
+        )),
+        Ok(_) => Err(format!("a shard has at least {}", WithBytes(LEAST_SHARD))),
+        Err(why) => Err(format!("expected keep, single, or a size such as 2GiB: {why}")),
     }
 }
 
@@ -60,6 +67,9 @@ pub struct CutReport {
     pub n_expert: u32,
     /// Experts of a layer now.
     pub k: u32,
+    /// What the experts were ranked by; absent for a plan that does not say.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub score: Option<String>,
     /// Blocks of multi-token prediction that were left out.
     pub mtp_dropped: u32,
     /// Share of the routing that the kept experts had, where a usage is at hand.
@@ -95,15 +105,10 @@ impl CutFlags {
     /// Refuses outputs that could not be written, before any long work, and adds them to `outputs`. `k` is the number
     /// of experts, where known.
     #[cfg(feature = "llama")]
-    pub fn check(
-        &self,
-        model: &MoeModel,
-        k: Option<u32>,
-        outputs: &mut crate::cli::output_files::OutputFiles,
-    ) -> Result<(), Failure> {
+    pub fn check(&self, model: &MoeModel, k: Option<u32>, outputs: &mut OutputFiles) -> Result<(), Failure> {
         self.check_name()?;
         let smallest = model.experts.possible_counts().first().copied().unwrap_or(model.experts.n_expert);
-        let keep = KeptExperts::any(model.written(), k.unwrap_or(smallest));
+        let keep = crate::moe::KeptExperts::any(model.written(), k.unwrap_or(smallest));
         let provenance = model.provenance("", "", Vec::new());
         let cut = Cut { model: &model.file, experts: model.written(), keep: &keep, provenance };
         let checked =
@@ -119,15 +124,15 @@ impl CutFlags {
     }
 
     fn options(&self, interrupt: Interrupt) -> Options {
-        Options { force: self.force, shards: self.shards, interrupt }
+        Options { force: self.force, shards: self.shards, verify: !self.no_verify, interrupt }
     }
 
-    /// Cuts `model` by `plan`, and compares the result with it.
+    /// Cuts `model` by `plan`, and compares the result with it. No output may be one of the `inputs`.
     pub fn cut(
         &self,
         model: &MoeModel,
-        plan: &Plan,
-        coverages: Option<&Coverages>,
+        (plan, coverages): (&Plan, Option<&Coverages>),
+        inputs: &[&Path],
         console: Console,
         interrupt: Interrupt,
     ) -> Result<CutReport, Failure> {
@@ -139,49 +144,32 @@ impl CutFlags {
         let provenance = model.provenance(score, &target, corpora);
         let cut = Cut { model: &model.file, experts: model.written(), keep: &plan.keep, provenance };
 
-        let begin = Instant::now();
-        let written = stage(&mut *console.progress(), "writing", Unit::Bytes, |progress| {
-            slice::prune(&cut, &self.output, &self.options(interrupt), progress)
-        });
+        let options = self.options(interrupt);
+        let checked = slice::check(&cut, &self.output, &options).map_err(slice_failure)?;
+        let mut outputs = OutputFiles::default();
+        checked.files.iter().try_for_each(|(path, _)| outputs.add(path, path))?;
+        outputs.check_inputs(inputs.iter().copied())?;
+        tell_leftovers(&checked.leftovers, console);
+
+        let written = slice::prune(&cut, &self.output, &options, &mut *console.progress());
         let written = written.map_err(slice_failure)?;
-        let slice_seconds = begin.elapsed().as_secs_f64();
-        let verify_seconds = match written.files.first() {
-            Some((first, _)) if !self.no_verify => {
-                Some(verify(model, first, &plan.keep, console, interrupt)?)
-            }
-            _ => None,
-        };
+        for path in &written.beside {
+            console.remark(&format!("{} is of another run and stays beside the new files", path.display()));
+        }
         Ok(CutReport {
             bytes_before: model.file.total_bytes(),
             bytes: written.bytes(),
             files: written.files.iter().map(|(path, _)| path.to_string_lossy().into_owned()).collect(),
             n_expert: model.experts.n_expert,
             k: plan.k,
+            score: plan.score.clone(),
             mtp_dropped: model.written().mtp_dropped,
             kept: coverages.map(KeptShare::from),
             ties: plan.ties,
-            slice_seconds,
-            verify_seconds,
+            slice_seconds: written.duration.as_secs_f64(),
+            verify_seconds: written.verified.map(|verified| verified.duration.as_secs_f64()),
         })
     }
-}
-
-/// Compares a pruned file with its source; gives the seconds that it took.
-fn verify(
-    model: &MoeModel,
-    pruned: &Path,
-    keep: &KeptExperts,
-    console: Console,
-    interrupt: Interrupt,
-) -> Result<f64, Failure> {
-    let pruned = gguf::Model::open(pruned).map_err(Failure::running)?;
-    let verified = stage(&mut *console.progress(), "verifying", Unit::Bytes, |progress| {
-        slice::verify(&model.file, &pruned, Some(keep), progress, interrupt)
-    });
-    verified.map(|verified| verified.duration.as_secs_f64()).map_err(|error| match error {
-        VerifyError::Interrupted => Failure::InterruptedCheck,
-        error => Failure::running(error),
-    })
 }
 
 impl CutReport {
@@ -201,6 +189,9 @@ impl CutReport {
             ),
             ("experts", format!("{} → {} a layer", self.n_expert, self.k)),
         ];
+        if let Some(score) = &self.score {
+            rows.push(("ranked by", score.clone()));
+        }
         if self.mtp_dropped > 0 {
             let blocks = if self.mtp_dropped == 1 { "the block is" } else { "the blocks are" };
             rows.push(("MTP", format!("{blocks} left out")));
@@ -236,7 +227,9 @@ pub fn slice_failure(error: SliceError) -> Failure {
     match error {
         SliceError::Interrupted => Failure::Interrupted,
         SliceError::File(error) => output_failure(error),
-        error @ (SliceError::SameFile { .. } | SliceError::NoName { .. }) => Failure::Arguments(error.into()),
+        error @ (SliceError::SameFile { .. } | SliceError::NoName { .. } | SliceError::ShardName { .. }) => {
+            Failure::Arguments(error.into())
+        }
         error @ (SliceError::Shape { .. } | SliceError::HashTable { .. } | SliceError::Alignment { .. }) => {
             Failure::input(error)
         }

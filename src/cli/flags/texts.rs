@@ -4,6 +4,8 @@ use crate::cli::console::Console;
 use crate::cli::failure::Failure;
 use crate::corpus::{self, ChatReader, ChatTemplate, CorpusText, TextSource};
 use crate::moe::MoeModel;
+use crate::score::ScoreNeeds;
+use crate::usage::HeldOut;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use clap::{Args, ValueEnum};
 use std::path::Path;
@@ -21,6 +23,9 @@ pub struct TextFlags {
     /// What to collect for each expert
     #[arg(long, value_enum, value_name = "counts|weights", default_value_t = ScoreData::Weights)]
     pub score_data: ScoreData,
+    /// Leave this share of the windows out of the counts, to measure a cut on
+    #[arg(long, value_name = "10%", value_parser = share)]
+    pub holdout: Option<f64>,
     /// Recognise special tokens, such as <|im_start|>, inside plain texts too (in chats they always are)
     #[arg(long)]
     pub parse_special: bool,
@@ -41,6 +46,13 @@ pub struct TextFlags {
     pub lm_head: bool,
 }
 
+/// A share of the windows: a percentage up to the half.
+fn share(text: &str) -> Result<f64, String> {
+    let percent = text.strip_suffix('%').and_then(|number| number.parse::<f64>().ok());
+    let share = percent.map(|percent| percent / 100.0).filter(|&share| HeldOut::every(share).is_some());
+    share.ok_or_else(|| "expected a percentage above 0 and up to 50%, such as 10%".to_owned())
+}
+
 /// What a profile collects.
 #[derive(Clone, Copy, Debug, PartialEq, Eq, ValueEnum)]
 pub enum ScoreData {
@@ -48,6 +60,8 @@ pub enum ScoreData {
     Counts,
     /// Also the sum of its gate weights.
     Weights,
+    /// Also how strong its outputs are.
+    Full,
 }
 
 /// Remarks about texts that are shown one by one; a folder full of pictures needs no more.
@@ -119,7 +133,26 @@ impl TextFlags {
 
     /// Whether gate weights are collected.
     pub fn collects_weights(&self) -> bool {
-        self.score_data == ScoreData::Weights
+        self.score_data != ScoreData::Counts
+    }
+
+    /// The data that are collected.
+    pub fn score_needs(&self) -> ScoreNeeds {
+        match self.score_data {
+            ScoreData::Counts => ScoreNeeds::Counts,
+            ScoreData::Weights => ScoreNeeds::Weights,
+            ScoreData::Full => ScoreNeeds::Activations,
+        }
+    }
+
+    /// Whether the norms of the experts' outputs are collected.
+    pub fn collects_activations(&self) -> bool {
+        self.score_data == ScoreData::Full
+    }
+
+    /// One window of so many that is left out of the counts.
+    pub fn hold_out(&self) -> Option<u32> {
+        self.holdout.and_then(HeldOut::every)
     }
 
     /// Flags that speak of chats need some.

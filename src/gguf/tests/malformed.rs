@@ -125,37 +125,16 @@ fn empty_key_is_refused() {
 
 #[test]
 fn key_that_is_too_long_is_refused() {
-    let longest = entry_file(&entry(&"k".repeat(65_535), 0, b"\x01"));
+    let longest = entry_file(&entry("k".repeat(65_535), 0, b"\x01"));
     assert!(fuzzing::gguf::header(&longest).is_ok());
-    let bytes = entry_file(&entry(&"k".repeat(65_536), 0, b"\x01"));
+    let bytes = entry_file(&entry("k".repeat(65_536), 0, b"\x01"));
     assert_eq!(fault(&bytes), Malformation::KeyTooLong { index: 0, bytes: 65_536 });
-}
-
-#[test]
-fn key_with_nul_is_refused() {
-    let bytes = entry_file(&entry("general.alignment\0x", 4, b"\x40\0\0\0"));
-    assert_eq!(fault(&bytes), Malformation::KeyWithNul { key: "general.alignment\0x".into() });
 }
 
 #[test]
 fn duplicate_key_is_refused() {
     let bytes = [head(0, 2), entry("a\nb", 0, b"\x01"), entry("a\nb", 1, b"\x02")].concat();
     assert_eq!(fault(&bytes), Malformation::DuplicateKey { key: "a\nb".into() });
-}
-
-#[test]
-fn key_that_is_not_utf8_is_refused() {
-    let bytes = [head(0, 1), text(b"k\xff"), vec![0; 5]].concat();
-    assert_eq!(fault(&bytes), Malformation::NotUtf8 { what: "the key of metadata entry 0".into() });
-}
-
-#[test]
-fn value_that_is_not_utf8_is_refused() {
-    let bytes = entry_file(&entry("k", 8, &text(b"\xc3\x28")));
-    assert_eq!(fault(&bytes), Malformation::NotUtf8 { what: "the value of metadata key \"k\"".into() });
-    let elements = [text("fine"), text(b"\x80")].concat();
-    let bytes = entry_file(&entry("k", 9, &array(8, 2, &elements)));
-    assert_eq!(fault(&bytes), Malformation::NotUtf8 { what: "element 1 of metadata key \"k\"".into() });
 }
 
 #[test]

@@ -27,18 +27,6 @@ fn name_longer_than_the_file_is_refused() {
 }
 
 #[test]
-fn name_with_nul_is_refused() {
-    let bytes = tensor_file(&[tensor("a\0b", &[8], 0, 0)], 32);
-    assert_eq!(tensor_fault(&bytes), TensorError::NameWithNul { name: "a\0b".into() });
-}
-
-#[test]
-fn name_that_is_not_utf8_is_refused() {
-    let bytes = tensor_file(&[tensor(b"a", &[8], 0, 0), tensor(b"b\xf5", &[8], 0, 32)], 64);
-    assert_eq!(fault(&bytes), Malformation::NotUtf8 { what: "the name of tensor 1".into() });
-}
-
-#[test]
 fn tensor_table_of_zero_bytes_is_refused() {
     let bytes = [head(4, 0).as_slice(), &[0; 200]].concat();
     let expected = Malformation::OffsetOverlap { tensor: String::new(), offset: 0, expected: 32 };

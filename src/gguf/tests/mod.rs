@@ -7,6 +7,7 @@ mod models;
 mod properties;
 mod shards;
 mod sources;
+mod texts;
 mod types;
 mod values;
 
@@ -28,7 +29,7 @@ fn text(text: impl AsRef<[u8]>) -> Vec<u8> {
 }
 
 /// A metadata entry: key, value type, payload.
-fn entry(key: &str, ty: u32, payload: &[u8]) -> Vec<u8> {
+fn entry(key: impl AsRef<[u8]>, ty: u32, payload: &[u8]) -> Vec<u8> {
     [text(key).as_slice(), &ty.to_le_bytes(), payload].concat()
 }
 

@@ -1,7 +1,7 @@
 //! Where a pruned file comes from.
 
 use crate::gguf::{Metadata, Model};
-use crate::moe::Identity;
+use crate::moe::{Identity, RouterSketch};
 
 const VERSION_KEY: &str = "moeslice.version";
 const SOURCE_KEY: &str = "moeslice.source_fingerprint";
@@ -9,6 +9,7 @@ const ORIGINAL_KEY: &str = "moeslice.original_fingerprint";
 const SCORE_KEY: &str = "moeslice.score";
 const TARGET_KEY: &str = "moeslice.target";
 const CORPORA_KEY: &str = "moeslice.corpora";
+const ROUTERS_KEY: &str = "moeslice.source_router_hash";
 /// There only where the blocks of multi-token prediction were left out.
 const NEXTN_KEY: &str = "moeslice.mtp";
 const NEXTN_DROPPED: &str = "dropped";
@@ -28,6 +29,10 @@ pub struct Provenance {
     pub target: String,
     /// The corpora that were profiled, each with its hash: `moeslice.corpora`.
     pub corpora: Vec<String>,
+    /// Hash of the routers of the file that was cut, `moeslice.source_router_hash`; not in files of version 0.1.0.
+    pub source_router_hash: Option<String>,
+    /// A few weights of those routers, `moeslice.router_sketch.*`, where there is a sketch of them.
+    pub router_sketch: Option<RouterSketch>,
 }
 
 impl Provenance {
@@ -41,6 +46,8 @@ impl Provenance {
             score: score.to_owned(),
             target: target.to_owned(),
             corpora,
+            source_router_hash: Some(identity.router_hash.clone()),
+            router_sketch: identity.router_sketch.clone(),
         }
     }
 
@@ -51,16 +58,25 @@ impl Provenance {
 
     /// What a file says of its own making; `None` for one that was not written by moeslice, or was edited since.
     pub fn read(metadata: &Metadata) -> Option<Self> {
-        let text = |key: &str| metadata.get(key)?.as_str().map(str::to_owned);
-        let corpora = metadata.get(CORPORA_KEY)?.as_array()?;
-        Some(Self {
-            version: text(VERSION_KEY)?,
-            source_fingerprint: text(SOURCE_KEY)?,
-            original_fingerprint: text(ORIGINAL_KEY)?,
-            score: text(SCORE_KEY)?,
-            target: text(TARGET_KEY)?,
-            corpora: corpora.iter().map(|value| value.as_str().map(str::to_owned)).collect::<Option<_>>()?,
-        })
+        let told = Self::read_what_is_told(metadata);
+        let texts = [VERSION_KEY, SOURCE_KEY, ORIGINAL_KEY, SCORE_KEY, TARGET_KEY];
+        let whole = texts.iter().all(|key| text(metadata, key).is_some()) && corpora(metadata).is_some();
+        whole.then_some(told)
+    }
+
+    /// As [`read`](Self::read), with nothing in place of what is missing.
+    pub(crate) fn read_what_is_told(metadata: &Metadata) -> Self {
+        let text = |key| text(metadata, key);
+        Self {
+            version: text(VERSION_KEY).unwrap_or_default(),
+            source_fingerprint: text(SOURCE_KEY).unwrap_or_default(),
+            original_fingerprint: text(ORIGINAL_KEY).unwrap_or_default(),
+            score: text(SCORE_KEY).unwrap_or_default(),
+            target: text(TARGET_KEY).unwrap_or_default(),
+            corpora: corpora(metadata).unwrap_or_default(),
+            source_router_hash: text(ROUTERS_KEY),
+            router_sketch: RouterSketch::read(metadata),
+        }
     }
 
     /// Whether a file says that it lacks the blocks of multi-token prediction that its original had:
@@ -78,7 +94,23 @@ impl Provenance {
         metadata.set(SCORE_KEY, self.score.as_str());
         metadata.set(TARGET_KEY, self.target.as_str());
         metadata.set(CORPORA_KEY, self.corpora.clone());
+        match &self.source_router_hash {
+            Some(hash) => metadata.set(ROUTERS_KEY, hash.as_str()),
+            None => drop(metadata.remove(ROUTERS_KEY)),
+        }
+        match &self.router_sketch {
+            Some(sketch) => sketch.write_into(metadata),
+            None => RouterSketch::remove_from(metadata),
+        }
     }
+}
+
+fn text(metadata: &Metadata, key: &str) -> Option<String> {
+    metadata.get(key)?.as_str().map(str::to_owned)
+}
+
+fn corpora(metadata: &Metadata) -> Option<Vec<String>> {
+    metadata.get(CORPORA_KEY)?.as_array()?.iter().map(|value| value.as_str().map(str::to_owned)).collect()
 }
 
 /// Notes that the blocks of multi-token prediction were left out. A later cut hands the note on with all metadata.

@@ -132,6 +132,7 @@ fn plan_says_what_is_kept_and_why() {
         architecture: "qwen3moe".into(),
         fingerprint: "sha256:f".into(),
         router_hash: "sha256:r".into(),
+        router_sketch: None,
         n_layer: 2,
         n_expert: 4,
         n_expert_used: 1,

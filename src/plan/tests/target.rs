@@ -34,6 +34,8 @@ fn sizes_are_exact() {
         ("size:.5 MiB", 524_288),
         ("size:2.kb", 2000),
         ("size:1gib", 1 << 30),
+        ("size:3G", 3_000_000_000),
+        ("size:3M", 3_000_000),
         ("size:0.00000000000000000000001TiB", 0),
         ("size:1.99999999999999999999999999999999999999999999TiB", (2 << 40) - 1),
     ] {
@@ -71,11 +73,50 @@ fn unknown_form_is_refused_with_the_known_forms() {
         ("size:1PiB", "unit"),
         ("size:0", "above 0"),
         ("size:16777216TiB", "too large"),
+        ("size:3K", "M and G as llama.cpp has them"),
         ("size:99999999999999999999", "too large"),
     ] {
         let message = text.parse::<KeepTarget>().unwrap_err().to_string();
         assert!(message.contains(why) && message.contains("coverage:0.98@each"), "{text}: {message}");
     }
+}
+
+#[test]
+fn bare_share_is_answered_with_its_two_possible_forms() {
+    for (text, percent) in [("0.75", "75%"), (".5", "50%"), ("0.07", "7%"), ("1.0", "100%")] {
+        let message = text.parse::<KeepTarget>().unwrap_err().to_string();
+        let other = format!("coverage:{text}");
+        assert!(message.contains(&format!(" {percent} ")) && message.contains(&other), "{message}");
+    }
+}
+
+#[test]
+fn decimal_comma_is_named_with_the_mended_text() {
+    for (text, meant) in [
+        ("12,5%", "12.5%"),
+        ("0,75", "0.75"),
+        ("coverage:0,98@each", "coverage:0.98@each"),
+        ("size:14,5GiB", "size:14.5GiB"),
+    ] {
+        let message = text.parse::<KeepTarget>().unwrap_err().to_string();
+        assert!(message.contains("comma") && message.contains(meant), "{message}");
+    }
+    assert!(!"1,2,3".parse::<KeepTarget>().unwrap_err().to_string().contains("comma"));
+}
+
+#[test]
+fn percentage_that_ends_far_above_is_told() {
+    let groups = grouped(experts("deepseek2", 2, &[(0, 64)]), 4, 2);
+    let told = |text: &str| {
+        let keep: KeepTarget = text.parse().unwrap();
+        let k = keep.count(&groups).unwrap().unwrap();
+        (k, keep.rounding(&groups, k))
+    };
+    let (k, text) = told("1%");
+    assert_eq!(k, 8);
+    assert!(text.unwrap().starts_with("1% would be 1 of 64 experts: 8 stay (12.5 %)"));
+    assert_eq!(told("75%"), (48, None));
+    assert_eq!(told("48"), (48, None));
 }
 
 #[test]

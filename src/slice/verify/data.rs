@@ -13,6 +13,20 @@ use crate::progress::{Interrupt, Progress};
 /// Bytes that are read of each model at once.
 const CHUNK: usize = 4 << 20;
 
+/// Bytes from which on two threads read the two models: below, starting one takes longer than it saves.
+const IN_PARALLEL: usize = 1 << 20;
+
+/// What was compared.
+#[derive(Clone, Copy, Debug, Default)]
+pub(super) struct Counts {
+    pub(super) tensors: u64,
+    /// Experts of tensors.
+    pub(super) slabs: u64,
+    pub(super) bytes: u64,
+    /// Tables of expert ids that were rewritten.
+    pub(super) tables: u64,
+}
+
 /// Reads both models side by side, each once.
 pub(super) struct Comparison<'a, 'p> {
     base: &'a Model,
@@ -22,8 +36,7 @@ pub(super) struct Comparison<'a, 'p> {
     chunk_of_base: Vec<u8>,
     chunk_of_pruned: Vec<u8>,
     ahead: [ReadAhead<'a>; 2],
-    tensors: u64,
-    slabs: u64,
+    counts: Counts,
     done: u64,
     total: u64,
     progress: &'a mut (dyn Progress + 'p),
@@ -49,8 +62,7 @@ impl<'a, 'p> Comparison<'a, 'p> {
             chunk_of_base: vec![0; CHUNK],
             chunk_of_pruned: vec![0; CHUNK],
             ahead: [ReadAhead::new(Vec::new()), ReadAhead::new(Vec::new())],
-            tensors: 0,
-            slabs: 0,
+            counts: Counts::default(),
             done: 0,
             total,
             progress,
@@ -58,9 +70,9 @@ impl<'a, 'p> Comparison<'a, 'p> {
         }
     }
 
-    /// Tensors, experts of tensors, and bytes that were compared.
-    pub(super) fn counts(&self) -> (u64, u64, u64) {
-        (self.tensors, self.slabs, self.done)
+    /// What was compared.
+    pub(super) fn counts(&self) -> Counts {
+        Counts { bytes: self.done, ..self.counts }
     }
 
     /// Compares every tensor that has the shape that it should.
@@ -80,7 +92,7 @@ impl<'a, 'p> Comparison<'a, 'p> {
         });
         self.ahead = [ReadAhead::new(of_base.collect()), ReadAhead::new(of_pruned.collect())];
         for (fate, of_base, of_pruned) in pairs {
-            self.tensors += 1;
+            self.counts.tensors += 1;
             match fate {
                 TensorFate::Whole => self.compare_whole(of_base, of_pruned, found)?,
                 TensorFate::Slabs { slab_bytes, kept } => {
@@ -98,8 +110,17 @@ impl<'a, 'p> Comparison<'a, 'p> {
     /// Reads `len` bytes of both tensors and tells whether they are the same.
     fn same(&mut self, a: (&Tensor, u64), b: (&Tensor, u64), len: usize) -> Result<bool, VerifyError> {
         let (chunk_a, chunk_b) = (&mut self.chunk_of_base[..len], &mut self.chunk_of_pruned[..len]);
-        self.base.read_exact_at(a.0, a.1, chunk_a)?;
-        self.pruned.read_exact_at(b.0, b.1, chunk_b)?;
+        let (base, pruned) = (self.base, self.pruned);
+        if len >= IN_PARALLEL {
+            std::thread::scope(|scope| {
+                let of_base = scope.spawn(|| base.read_exact_at(a.0, a.1, chunk_a));
+                pruned.read_exact_at(b.0, b.1, chunk_b)?;
+                of_base.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic))
+            })?;
+        } else {
+            base.read_exact_at(a.0, a.1, chunk_a)?;
+            pruned.read_exact_at(b.0, b.1, chunk_b)?;
+        }
         self.done += len as u64;
         self.ahead.iter_mut().for_each(|ahead| ahead.advance(len as u64));
         let same = chunk_a == chunk_b;
@@ -136,7 +157,7 @@ impl<'a, 'p> Comparison<'a, 'p> {
         kept: &[u32],
         found: &mut Collector,
     ) -> Result<(), VerifyError> {
-        self.slabs += kept.len() as u64;
+        self.counts.slabs += kept.len() as u64;
         // The last expert of the pruned model that was found to differ: each counts once.
         let mut last = None;
         let mut at = 0;
@@ -175,6 +196,7 @@ impl<'a, 'p> Comparison<'a, 'p> {
         kept: &[u32],
         found: &mut Collector,
     ) -> Result<(), VerifyError> {
+        self.counts.tables += 1;
         let remap = Remap::new(kept, layer.n_expert);
         let row_bytes = 4 * layer.n_expert_used as usize;
         let chunk = (CHUNK / row_bytes).max(1) * row_bytes;

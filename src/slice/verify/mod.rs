@@ -4,16 +4,18 @@ mod data;
 mod difference;
 mod metadata;
 
+use std::collections::HashMap;
 use std::path::PathBuf;
 use std::time::{Duration, Instant};
 
 use thiserror::Error;
 
+use super::Cut;
 use crate::gguf::{GgufError, Model};
 use crate::moe::{
-    Experts, IdMap, IdMapError, Identity, KeptExperts, MoeError, Provenance, PrunedError, PrunedShape,
+    Experts, IdMap, IdMapError, Identity, KeptExperts, MoeError, MoeModel, Provenance, PrunedError,
+    PrunedShape, RouterMatch,
 };
-
 use crate::progress::{Interrupt, Interrupted, Progress};
 
 pub use difference::{Difference, Differences, Where};
@@ -28,6 +30,8 @@ pub struct Verified {
     pub slabs: u64,
     /// Bytes of tensor data of the pruned model, each compared with its original.
     pub bytes: u64,
+    /// What could not be compared, and why: a cut of a cut that is held against the first model shows no more.
+    pub unchecked: Vec<String>,
     /// How long it took.
     pub duration: Duration,
     /// The experts that stayed, by layer, in the ids of the base.
@@ -56,7 +60,7 @@ pub enum VerifyError {
         error: PrunedError,
     },
     /// The pruned model says nothing of where its experts come from.
-    #[error("{}: carries no id map (moeslice.expert_ids.*): give the plan that it was cut by", file.display())]
+    #[error("{}: carries no id map (moeslice.expert_ids.*): it was not cut by moeslice, or was edited since", file.display())]
     NoIdMap {
         /// The pruned model.
         file: PathBuf,
@@ -73,6 +77,16 @@ pub enum VerifyError {
         /// The expert's id in the pruned model.
         id: u32,
     },
+    /// The two models are given in the wrong order.
+    #[error("{} {what} {}: give the model that was cut first, and the cut second", base.display(), pruned.display())]
+    Swapped {
+        /// What was given as the base.
+        base: PathBuf,
+        /// What was given as the cut of it.
+        pruned: PathBuf,
+        /// How the one relates to the other.
+        what: &'static str,
+    },
     /// Stopped by the caller.
     #[error("interrupted before everything was compared")]
     Interrupted,
@@ -85,10 +99,13 @@ pub enum VerifyError {
 ///
 /// Every kept expert and every other tensor has to have the same bytes, all metadata but those that a cut changes the
 /// same values in the same order; nothing may be missing or added but the blocks of multi-token prediction, where the
-/// pruned model says that they were left out (`moeslice.mtp`); the id map has to be true and padding zero. With
-/// `keep`, in the ids of `base`, exactly these experts have to be there; the id map alone tells otherwise.
+/// pruned model says that they were left out (`moeslice.mtp`); what the model says of its making (`moeslice.*`) has to be
+/// there, the id map has to be true, and padding zero. With `keep`, in the ids of `base`, exactly these experts have to
+/// be there; the id map alone tells otherwise.
 ///
-/// `base` may also be the model that an earlier cut began with: ids lead back through all cuts.
+/// `base` may also be the model that an earlier cut began with: ids lead back through all cuts. What that leaves open
+/// is in [`Verified::unchecked`]. Never compared, since no base tells them: the texts of `moeslice.version`, `.score`,
+/// `.target` and `.corpora`.
 pub fn verify(
     base: &Model,
     pruned: &Model,
@@ -96,8 +113,32 @@ pub fn verify(
     progress: &mut dyn Progress,
     interrupt: Interrupt,
 ) -> Result<Verified, VerifyError> {
-    let start = Instant::now();
-    let whole_base = Experts::read(base)?;
+    let experts = Experts::read(base)?;
+    check_order(base, &experts, pruned)?;
+    let identity = Identity::of(base, &experts)?;
+    verify_known((base, &experts, &identity), pruned, keep, (progress, interrupt))
+}
+
+/// As [`verify()`], with a base whose routers were hashed already.
+pub fn verify_model(
+    base: &MoeModel,
+    pruned: &Model,
+    keep: Option<&KeptExperts>,
+    progress: &mut dyn Progress,
+    interrupt: Interrupt,
+) -> Result<Verified, VerifyError> {
+    check_order(&base.file, &base.experts, pruned)?;
+    verify_known((&base.file, &base.experts, &base.identity), pruned, keep, (progress, interrupt))
+}
+
+type Watch<'p> = (&'p mut dyn Progress, Interrupt);
+
+fn verify_known(
+    (base, whole_base, identity): (&Model, &Experts, &Identity),
+    pruned: &Model,
+    keep: Option<&KeptExperts>,
+    watch: Watch<'_>,
+) -> Result<Verified, VerifyError> {
     let pruned_experts = Experts::read(pruned)?;
     // Nothing may be missing but what the pruned model says was left out.
     let base_experts = match Provenance::says_mtp_dropped(pruned.metadata()) {
@@ -109,24 +150,88 @@ pub fn verify(
         None => kept_of((base, &base_experts), (pruned, &pruned_experts))?,
     };
     let provenance = Provenance::read(pruned.metadata());
-    let fingerprint = Identity::of(base, &whole_base)?.fingerprint;
-    let shape = PrunedShape::new(base, &base_experts, &kept, &stand_in(&provenance))
+    // The shape of a cut needs some provenance; what it says is compared apart.
+    let told = Provenance::read_what_is_told(pruned.metadata());
+    let shape = PrunedShape::new(base, &base_experts, &kept, &told)
         .map_err(|error| VerifyError::Kept { file: base.path().to_owned(), error })?;
 
     let mut found = difference::Collector::default();
-    metadata::compare(&shape, pruned, &mut found);
-    metadata::compare_origin(base, &fingerprint, provenance.as_ref(), &mut found);
+    metadata::compare(base, &shape, pruned, &mut found);
+    if let Some(provenance) = &provenance {
+        metadata::compare_origin(base, identity, provenance, &mut found);
+    }
     if IdMap::is_in(pruned) {
-        metadata::compare_ids(&shape.ids, &IdMap::read(pruned, &pruned_experts)?, &mut found);
+        metadata::compare_ids(&shape.ids, &IdMap::read(pruned, &pruned_experts)?, pruned, &mut found);
     }
     // A table of ids that was cut twice holds replacements of replacements.
-    let direct = provenance.as_ref().is_none_or(|provenance| provenance.source_fingerprint == fingerprint);
-    let watch = (progress, interrupt);
-    let mut comparison = data::Comparison::new(base, pruned, &base_experts, &kept, direct, watch);
-    comparison.run(&shape, &mut found)?;
-    let (tensors, slabs, bytes) = comparison.counts();
+    let direct =
+        provenance.as_ref().is_none_or(|provenance| provenance.source_fingerprint == identity.fingerprint);
+    compare_data((base, &base_experts), pruned, (&shape, kept), direct, found, watch)
+}
+
+/// Compares a cut that was just written with what it was cut from, where all that the file says of itself is known.
+pub(super) fn verify_written(
+    cut: &Cut<'_>,
+    written: &Model,
+    progress: &mut dyn Progress,
+    interrupt: Interrupt,
+) -> Result<Verified, VerifyError> {
+    let shape = PrunedShape::new(cut.model, cut.experts, cut.keep, &cut.provenance)
+        .map_err(|error| VerifyError::Kept { file: cut.model.path().to_owned(), error })?;
+    let mut found = difference::Collector::default();
+    metadata::compare(cut.model, &shape, written, &mut found);
+    let ids = IdMap::read(written, &Experts::read(written)?)?;
+    metadata::compare_ids(&shape.ids, &ids, written, &mut found);
+    let kept = cut.keep.clone();
+    compare_data((cut.model, cut.experts), written, (&shape, kept), true, found, (progress, interrupt))
+}
+
+fn compare_data(
+    (base, experts): (&Model, &Experts),
+    pruned: &Model,
+    (shape, kept): (&PrunedShape, KeptExperts),
+    direct: bool,
+    mut found: difference::Collector,
+    watch: Watch<'_>,
+) -> Result<Verified, VerifyError> {
+    let start = Instant::now();
+    let mut comparison = data::Comparison::new(base, pruned, experts, &kept, direct, watch);
+    comparison.run(shape, &mut found)?;
+    let data::Counts { tensors, slabs, bytes, tables } = comparison.counts();
     found.finish()?;
-    Ok(Verified { tensors, slabs, bytes, duration: start.elapsed(), kept })
+    let mut unchecked = Vec::new();
+    if !direct {
+        unchecked.push(
+            "moeslice.source_fingerprint, .source_router_hash and .router_sketch: they are those of a cut that lies \
+             between the two models"
+                .to_owned(),
+        );
+        if tables > 0 {
+            unchecked.push(format!(
+                "{tables} tables of expert ids: which experts took the place of removed ones depends on the cut between"
+            ));
+        }
+    }
+    Ok(Verified { tensors, slabs, bytes, unchecked, duration: start.elapsed(), kept })
+}
+
+/// Recognises a cut that is given as the base, and its base as the cut.
+fn check_order(base: &Model, base_experts: &Experts, pruned: &Model) -> Result<(), VerifyError> {
+    let swapped = |what| {
+        let (base, pruned) = (base.path().to_owned(), pruned.path().to_owned());
+        Err(VerifyError::Swapped { base, pruned, what })
+    };
+    if let Some(provenance) = Provenance::read(base.metadata()) {
+        let fingerprint = crate::moe::fingerprint(pruned);
+        if [provenance.source_fingerprint, provenance.original_fingerprint].contains(&fingerprint) {
+            return swapped("is a cut of");
+        }
+    }
+    let count = pruned.arch_value("expert_count").and_then(|count| count.as_u64());
+    if count.is_some_and(|count| count > u64::from(base_experts.n_expert)) {
+        return swapped("has fewer experts than");
+    }
+    Ok(())
 }
 
 /// The experts of `pruned` by their ids in `base`, as the id maps of both tell.
@@ -141,9 +246,9 @@ pub fn kept_of(
     let mut kept = KeptExperts::default();
     for (layer, originals) in IdMap::read(pruned, pruned_experts)?.layers() {
         let known = base_ids.layer(layer).unwrap_or_default();
+        let known: HashMap<u32, u32> = known.iter().copied().zip(0..).collect();
         let ids = (0..).zip(originals).map(|(id, original)| {
-            let at = (0_u32..).zip(known).find(|(_, known)| *known == original).map(|(at, _)| at);
-            at.ok_or_else(|| VerifyError::Origin {
+            known.get(original).copied().ok_or_else(|| VerifyError::Origin {
                 pruned: pruned.path().to_owned(),
                 base: base.path().to_owned(),
                 layer,
@@ -153,18 +258,6 @@ pub fn kept_of(
         kept.insert(layer, ids.collect::<Result<Vec<u32>, _>>()?);
     }
     Ok(kept)
-}
-
-/// The shape of a cut needs some provenance; what it says is compared apart from the other metadata.
-fn stand_in(provenance: &Option<Provenance>) -> Provenance {
-    provenance.clone().unwrap_or_else(|| Provenance {
-        version: String::new(),
-        source_fingerprint: String::new(),
-        original_fingerprint: String::new(),
-        score: String::new(),
-        target: String::new(),
-        corpora: Vec::new(),
-    })
 }
 
 impl From<Interrupted> for VerifyError {

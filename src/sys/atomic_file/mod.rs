@@ -1,5 +1,6 @@
 //! Files that are there whole or not at all.
 
+use std::collections::HashSet;
 use std::fs::{self, File};
 use std::io::{self, Write};
 use std::os::unix::fs::FileExt;
@@ -7,17 +8,19 @@ use std::path::{Path, PathBuf};
 
 use super::error::FileError;
 use super::folder::folder_of;
-use super::leftovers::remove_leftovers;
+use super::leftovers::{Leftovers, remove_leftovers};
 use super::rename::{rename_new, sync_file, sync_folder};
 use super::staging::{self, Kind};
-use super::{journal, space};
+use super::{journal, permissions, space};
 
 /// Symbolic links that lead from one to the next at most, as in the kernel.
 const MAX_LINKS: usize = 40;
 
 /// A file that is being written under a hidden name beside its target.
 ///
-/// [`commit`](Self::commit) makes it visible. Dropped before, it is gone, and the target is as it was.
+/// Until then it is private. [`commit`](Self::commit) makes it visible: with the permissions of the file that it
+/// replaces, or those of the file that it is [`like`](Self::like), or of any new file. Dropped before, it is gone, and the
+/// target is as it was.
 ///
 /// ```
 /// # let folder = tempfile::tempdir()?;
@@ -37,6 +40,7 @@ pub struct AtomicFile {
     hidden: PathBuf,
     target: PathBuf,
     replace: bool,
+    like: Option<u32>,
     visible: bool,
 }
 
@@ -45,23 +49,44 @@ pub struct AtomicFile {
 /// Symbolic links are followed, so that a link stays one. Checked: the folder exists and takes new files, and there is
 /// no file of that name unless `replace`.
 pub fn check_target(path: &Path, replace: bool) -> Result<PathBuf, FileError> {
+    let mut targets = check_targets(&[path], replace)?;
+    Ok(targets.remove(0))
+}
+
+/// The same for several files; each folder is tried once.
+pub fn check_targets(paths: &[impl AsRef<Path>], replace: bool) -> Result<Vec<PathBuf>, FileError> {
+    let mut tried = HashSet::new();
+    let mut targets = Vec::with_capacity(paths.len());
+    for path in paths {
+        let target = check_name(path.as_ref(), replace)?;
+        let folder = folder_of(&target);
+        if !tried.contains(&folder) {
+            // The only sure way to learn whether a folder takes a file is to create one.
+            let created =
+                staging::create(&target, Kind::Partial).and_then(|(_file, hidden)| fs::remove_file(hidden));
+            created.map_err(|error| FileError::Create { folder: folder.clone(), error })?;
+            tried.insert(folder);
+        }
+        targets.push(target);
+    }
+    Ok(targets)
+}
+
+/// As [`check_target`], but for whether the folder takes files.
+fn check_name(path: &Path, replace: bool) -> Result<PathBuf, FileError> {
     let target = resolve(path)?;
     let folder = folder_of(&target);
     if !folder.is_dir() {
         return Err(FileError::NoFolder { folder });
     }
     match fs::symlink_metadata(&target) {
-        Ok(found) if !found.is_file() => return Err(FileError::NotAFile { path: path.to_owned() }),
-        Ok(_) if !replace => return Err(FileError::Exists { path: path.to_owned() }),
+        Ok(found) if !found.is_file() => Err(FileError::NotAFile { path: path.to_owned() }),
+        Ok(_) if !replace => Err(FileError::Exists { path: path.to_owned() }),
         Err(error) if error.kind() != io::ErrorKind::NotFound => {
-            return Err(FileError::Write { path: path.to_owned(), error });
+            Err(FileError::Write { path: path.to_owned(), error })
         }
-        _ => {}
+        _ => Ok(target),
     }
-    // The only sure way to learn whether a folder takes a file is to create one.
-    let created = staging::create(&target, Kind::Partial).and_then(|(_file, hidden)| fs::remove_file(hidden));
-    created.map_err(|error| FileError::Create { folder, error })?;
-    Ok(target)
 }
 
 fn resolve(path: &Path) -> Result<PathBuf, FileError> {
@@ -80,16 +105,19 @@ fn resolve(path: &Path) -> Result<PathBuf, FileError> {
 }
 
 impl AtomicFile {
-    /// Starts a file that will be `target`. Leftovers of killed runs in its folder go first.
+    /// Starts a file that will be `target`.
     pub fn create(target: &Path, replace: bool) -> Result<Self, FileError> {
-        let target = resolve(target)?;
+        let target = check_name(target, replace)?;
         let folder = folder_of(&target);
-        // Room is a matter of `reserve`; a folder that cannot be listed is one of `check_target`.
-        let _ = remove_leftovers(&folder);
-        let target = check_target(&target, replace)?;
         let (file, hidden) =
             staging::create(&target, Kind::Partial).map_err(|error| FileError::Create { folder, error })?;
-        Ok(Self { file, hidden, target, replace, visible: false })
+        Ok(Self { file, hidden, target, replace, like: None, visible: false })
+    }
+
+    /// Lets the file have the permissions of `source`, less what the user wants no new file to have.
+    pub fn like(mut self, source: &File) -> Result<Self, FileError> {
+        self.like = Some(permissions::of_file(source).map_err(|error| self.write_error(error))?);
+        Ok(self)
     }
 
     /// The open file, readable and writable.
@@ -116,7 +144,10 @@ impl AtomicFile {
     fn explain(&self, error: io::Error, needed: u64) -> FileError {
         let path = self.target.clone();
         match (error.raw_os_error(), space::file_size_limit()) {
-            (Some(libc::EFBIG), Some(limit)) => FileError::SizeLimit { path, needed, limit },
+            (Some(libc::EFBIG), Some(limit)) if needed > limit => {
+                FileError::SizeLimit { path, needed, limit }
+            }
+            (Some(libc::EFBIG), _) => FileError::TooLarge { path, needed },
             (Some(libc::ENOSPC), _) => match space::free_bytes(&folder_of(&path)) {
                 Ok(free) => FileError::NoRoom { path, needed, free },
                 Err(_) => FileError::Write { path, error },
@@ -142,6 +173,7 @@ impl AtomicFile {
 
     /// Brings everything to the disk, then makes the file visible in one step.
     pub fn commit(mut self) -> Result<(), FileError> {
+        self.set_permissions()?;
         self.sync()?;
         let renamed = match self.replace {
             true => fs::rename(&self.hidden, &self.target),
@@ -152,7 +184,20 @@ impl AtomicFile {
             _ => FileError::Rename { path: self.target.clone(), error },
         })?;
         self.visible = true;
-        sync_folder(&self.target).map_err(|error| FileError::Rename { path: self.target.clone(), error })
+        sync_folder(&self.target).map_err(|error| FileError::InPlace { path: self.target.clone(), error })
+    }
+
+    /// Gives the file, private until now, the permissions that it is to be seen with.
+    fn set_permissions(&self) -> Result<(), FileError> {
+        let set = match permissions::of_path(&self.target) {
+            Some(old) => permissions::replace(&self.file, old),
+            None => permissions::fresh(&self.file, self.like),
+        };
+        match set {
+            // A file system without permissions has none to set.
+            Err(error) if error.kind() == io::ErrorKind::PermissionDenied => Ok(()),
+            other => other.map_err(|error| self.write_error(error)),
+        }
     }
 }
 
@@ -179,27 +224,36 @@ pub fn commit_all(mut files: Vec<AtomicFile>) -> Result<(), FileError> {
         return Err(FileError::Folders { a: first.target.clone(), b: other.target.clone() });
     }
     for file in &files {
+        file.set_permissions()?;
         file.sync()?;
     }
     let ready: Vec<_> = files
         .iter()
         .map(|file| journal::StagedFile { file: &file.file, hidden: &file.hidden, target: &file.target })
         .collect();
-    journal::commit(&folder, &ready, replace)?;
-    files.iter_mut().for_each(|file| file.visible = true);
-    Ok(())
+    let done = journal::commit(&folder, &ready, replace);
+    // What is in place has no hidden name any more, whatever else failed.
+    let visible = matches!(done, Ok(()) | Err(FileError::InPlace { .. } | FileError::NotTakenBack { .. }));
+    files.iter_mut().for_each(|file| file.visible = visible);
+    done
 }
 
-/// Writes a small file whole. Pipes and devices, such as `/dev/stdout`, are written to directly.
-pub fn write_atomic(path: &Path, bytes: &[u8], replace: bool) -> Result<(), FileError> {
+/// Writes a small file whole, and removes what killed runs left in its folder. Pipes and devices, such as
+/// `/dev/stdout`, are written to directly.
+pub fn write_atomic(path: &Path, bytes: &[u8], replace: bool) -> Result<Leftovers, FileError> {
     if fs::metadata(path).is_ok_and(|found| !found.is_file() && !found.is_dir()) {
         let written = File::options().write(true).open(path).and_then(|mut file| file.write_all(bytes));
-        return written.map_err(|error| FileError::Write { path: path.to_owned(), error });
+        return written
+            .map(|()| Leftovers::default())
+            .map_err(|error| FileError::Write { path: path.to_owned(), error });
     }
+    // A folder that cannot be listed may take files all the same.
+    let leftovers = remove_leftovers(&folder_of(&resolve(path)?)).unwrap_or_default();
     let file = AtomicFile::create(path, replace)?;
     file.reserve(bytes.len() as u64)?;
     file.write_all_at(bytes, 0)?;
-    file.commit()
+    file.commit()?;
+    Ok(leftovers)
 }
 
 #[cfg(test)]

@@ -1,6 +1,6 @@
 use super::*;
 use std::ffi::OsString;
-use std::os::unix::fs::symlink;
+use std::os::unix::fs::{PermissionsExt, symlink};
 
 fn names(folder: &Path) -> Vec<OsString> {
     let mut names: Vec<_> = fs::read_dir(folder).unwrap().map(|entry| entry.unwrap().file_name()).collect();
@@ -95,7 +95,7 @@ fn file_larger_than_free_space_is_refused_with_both_sizes() {
     let needed = space::free_bytes(folder.path()).unwrap() + (1 << 40);
     let error = file.reserve(needed).unwrap_err();
     // Which of the two depends on the largest file that the file system allows.
-    assert!(matches!(error, FileError::NoRoom { .. } | FileError::Write { .. }), "{error}");
+    assert!(matches!(error, FileError::NoRoom { .. } | FileError::TooLarge { .. }), "{error}");
 }
 
 fn group(folder: &Path, replace: bool) -> Vec<AtomicFile> {
@@ -179,4 +179,66 @@ fn small_files_and_devices_are_written_in_one_call() {
     write_atomic(Path::new("/dev/null"), b"{}", false).unwrap();
     let error = write_atomic(Path::new("/dev/full"), b"{}", false).unwrap_err();
     assert!(matches!(error, FileError::Write { .. }), "{error}");
+}
+
+fn mode(path: &Path) -> u32 {
+    fs::metadata(path).unwrap().permissions().mode() & 0o777
+}
+
+#[test]
+fn a_new_file_has_the_permissions_of_its_source_less_the_mask() {
+    let folder = tempfile::tempdir().unwrap();
+    let (source, plain) = (folder.path().join("source"), folder.path().join("plain"));
+    File::create(&plain).unwrap();
+    for wanted in [0o600, 0o640, 0o444, 0o755] {
+        File::create(&source).unwrap().set_permissions(fs::Permissions::from_mode(wanted)).unwrap();
+        let target = folder.path().join("new");
+        let file = write(&target, b"1", false).like(&File::open(&source).unwrap()).unwrap();
+        assert_eq!(mode(&file.hidden), 0o600);
+        file.commit().unwrap();
+        // The mask is whatever it is here: a file that is created plainly shows what it takes away.
+        let mask = !mode(&plain) & 0o666;
+        assert_eq!(mode(&target) & !0o111, wanted & !mask & !0o111, "{wanted:o}");
+        fs::remove_file(&source).unwrap();
+        fs::remove_file(&target).unwrap();
+    }
+    write(&folder.path().join("other"), b"1", false).commit().unwrap();
+    assert_eq!(mode(&folder.path().join("other")), mode(&plain));
+}
+
+#[test]
+fn a_file_that_is_replaced_keeps_its_permissions() {
+    for several in [false, true] {
+        let folder = tempfile::tempdir().unwrap();
+        let target = folder.path().join("a");
+        fs::write(&target, b"old").unwrap();
+        fs::set_permissions(&target, fs::Permissions::from_mode(0o604)).unwrap();
+        let source = File::open(&target).unwrap();
+        let file = write(&target, b"new", true).like(&source).unwrap();
+        match several {
+            false => file.commit().unwrap(),
+            true => commit_all(vec![file, write(&folder.path().join("b"), b"new", true)]).unwrap(),
+        }
+        assert_eq!((mode(&target), fs::read(&target).unwrap()), (0o604, b"new".to_vec()));
+    }
+}
+
+#[test]
+fn a_dangling_link_leads_to_the_folder_that_is_checked() {
+    let folder = tempfile::tempdir().unwrap();
+    let disk = folder.path().join("disk");
+    fs::create_dir(&disk).unwrap();
+    symlink("disk/real", folder.path().join("link")).unwrap();
+    assert_eq!(check_target(&folder.path().join("link"), false).unwrap(), folder.path().join("disk/real"));
+    symlink("missing/real", folder.path().join("far")).unwrap();
+    let error = check_target(&folder.path().join("far"), false).unwrap_err();
+    assert!(matches!(&error, FileError::NoFolder { folder } if folder.ends_with("missing")), "{error}");
+}
+
+#[test]
+fn a_size_that_the_file_system_refuses_is_told_apart_from_a_limit() {
+    let folder = tempfile::tempdir().unwrap();
+    let file = AtomicFile::create(&folder.path().join("a"), false).unwrap();
+    let error = file.explain(io::Error::from_raw_os_error(libc::EFBIG), 5 << 30);
+    assert!(matches!(error, FileError::TooLarge { needed, .. } if needed == 5 << 30), "{error}");
 }

@@ -23,6 +23,7 @@ fn identity(fingerprint: &str, router_hash: &str) -> Identity {
         architecture: "qwen3moe".into(),
         fingerprint: fingerprint.into(),
         router_hash: router_hash.into(),
+        router_sketch: None,
         n_layer: 3,
         n_expert: 4,
         n_expert_used: 2,
@@ -148,7 +149,7 @@ fn usage_of_another_model_is_refused_and_quantisation_accepted() {
 #[test]
 fn corpus_of_several_files_has_one_hash() {
     let file = |sha256: &str| CorpusFile { path: "a".into(), bytes: 1, sha256: sha256.into(), left_out: 0 };
-    let corpus = |files| Corpus { name: "dev".into(), files, tokens: 1 };
+    let corpus = |files| Corpus { name: "dev".into(), files, tokens: 1, held_out: None };
     assert_eq!(corpus(vec![file("ab")]).sha256(), "ab");
     // printf 'ab\ncd\n' | sha256sum
     assert_eq!(

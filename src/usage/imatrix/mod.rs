@@ -83,7 +83,7 @@ pub fn import(path: &Path, corpus: &str, model: &MoeModel) -> Result<Imported, I
         schema: USAGE_SCHEMA.into(),
         model: ProfiledModel::new(model.path(), &model.identity),
         run: reader.run(&file.path),
-        corpora: vec![Corpus { name: corpus.into(), files: vec![file], tokens }],
+        corpora: vec![Corpus { name: corpus.into(), files: vec![file], tokens, held_out: None }],
         layers: layers
             .into_iter()
             .map(|(layer, sums)| LayerUsage {
@@ -91,6 +91,7 @@ pub fn import(path: &Path, corpus: &str, model: &MoeModel) -> Result<Imported, I
                 n_expert_used: layer.n_expert_used,
                 total: sums.clone(),
                 corpora: BTreeMap::from([(corpus.to_owned(), sums)]),
+                half: None,
             })
             .collect(),
     };
@@ -244,7 +245,7 @@ impl CountsReader<'_> {
         if count.iter().any(|&count| count > n_tokens) {
             return Err(fail(sum));
         }
-        Ok(ExpertSums { n_tokens, count, weight: None })
+        Ok(ExpertSums { n_tokens, count, weight: None, activation: None })
     }
 }
 

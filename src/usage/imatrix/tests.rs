@@ -96,7 +96,7 @@ fn imatrix_counts_become_a_usage_with_its_origin() {
     usage.check().unwrap();
     assert_eq!(usage.layers.len(), 2);
     assert_eq!(usage.layers[1].corpora["text"], usage.layers[1].total);
-    let sums = ExpertSums { n_tokens: 5, count: vec![5, 3, 2, 0], weight: None };
+    let sums = ExpertSums { n_tokens: 5, count: vec![5, 3, 2, 0], weight: None, activation: None };
     assert_eq!(usage.layers[1].total, sums);
     assert_eq!((usage.corpora[0].tokens, usage.corpora[0].files[0].path.as_str()), (5, "text.imatrix.gguf"));
     assert_eq!(usage.model.file, "model.gguf");

@@ -1,0 +1,225 @@
+//! The predictions of a base: kept in a temporary file, or computed beside the other model.
+
+use super::EvalError;
+use super::figures::TokenLoss;
+use super::scorer::{Rows, Scorer, Unobserved};
+use super::softmax::Normaliser;
+use crate::windows::{Window, for_rows};
+use std::fs::File;
+use std::io::{BufReader, BufWriter, Read, Seek, Write};
+
+/// Up to so many bytes, log-probabilities are kept as they are.
+const EXACT_BYTES: u64 = 1 << 30;
+/// Log-probabilities this far below the greatest of their row are as good as none: e^-16 is a ten-millionth.
+const RANGE: f32 = 16.0;
+/// Bytes before each row of 16-bit numbers: the least log-probability and the step, F32 each.
+const ROW_HEAD: usize = 8;
+
+/// How log-probabilities lie in the file.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+enum Width {
+    /// F32.
+    Exact,
+    /// 16 bits over the range of the row.
+    Compact,
+}
+
+/// Log-probabilities of all scored tokens, in their order, in a temporary file without a name.
+pub struct StoredRows {
+    file: Option<BufWriter<File>>,
+    reader: Option<BufReader<File>>,
+    width: Width,
+    n_vocab: usize,
+    bytes: Vec<u8>,
+    rows: Vec<f32>,
+}
+
+impl StoredRows {
+    /// Bytes that `rows` rows take.
+    pub fn bytes(n_vocab: usize, rows: u64) -> u64 {
+        let exact = rows.saturating_mul(n_vocab as u64 * 4);
+        if exact <= EXACT_BYTES { exact } else { rows.saturating_mul((n_vocab * 2 + ROW_HEAD) as u64) }
+    }
+
+    /// A file for `rows` rows, in the system's folder for temporary files.
+    ///
+    /// # Errors
+    /// When it cannot be made.
+    pub fn new(n_vocab: usize, rows: u64) -> Result<Self, EvalError> {
+        let exact = rows.saturating_mul(n_vocab as u64 * 4) <= EXACT_BYTES;
+        let file = tempfile::tempfile().map_err(EvalError::Store)?;
+        Ok(StoredRows {
+            file: Some(BufWriter::with_capacity(1 << 20, file)),
+            reader: None,
+            width: if exact { Width::Exact } else { Width::Compact },
+            n_vocab,
+            bytes: Vec::new(),
+            rows: Vec::new(),
+        })
+    }
+
+    /// Appends rows; gives the losses of the tokens that they foresee.
+    pub(super) fn push(&mut self, rows: &Rows<'_>, threads: usize) -> Result<Vec<TokenLoss>, EvalError> {
+        let width = self.width;
+        let encoded = for_rows(rows.logits.len(), threads, |at| {
+            let logits = rows.logits[at];
+            let normaliser = Normaliser::of(logits)?;
+            let target = usize::try_from(rows.targets[at]).ok()?;
+            let nll = -f64::from(normaliser.log_probability(*logits.get(target)?));
+            Some((TokenLoss { nll, base: None }, encode(width, normaliser, logits)))
+        });
+        let file = self.file.as_mut().ok_or(EvalError::NoLogits)?;
+        let mut losses = Vec::with_capacity(encoded.len());
+        for row in encoded {
+            let (loss, bytes) = row.ok_or(EvalError::NotNumbers)?;
+            file.write_all(&bytes).map_err(EvalError::Store)?;
+            losses.push(loss);
+        }
+        Ok(losses)
+    }
+
+    /// Ends the writing.
+    pub(super) fn finish(&mut self) -> Result<(), EvalError> {
+        if let Some(file) = self.file.take() {
+            let file = file.into_inner().map_err(|error| EvalError::Store(error.into_error()))?;
+            self.reader = Some(BufReader::with_capacity(1 << 20, file));
+        }
+        Ok(())
+    }
+
+    fn rewind(&mut self) -> Result<(), EvalError> {
+        self.reader.as_mut().map_or(Ok(()), |reader| reader.rewind().map_err(EvalError::Store))
+    }
+
+    /// The next `n` rows.
+    fn rows(&mut self, n: usize) -> Result<&[f32], EvalError> {
+        let reader = self.reader.as_mut().ok_or(EvalError::NoLogits)?;
+        let row_bytes = match self.width {
+            Width::Exact => self.n_vocab * 4,
+            Width::Compact => self.n_vocab * 2 + ROW_HEAD,
+        };
+        self.bytes.resize(n * row_bytes, 0);
+        reader.read_exact(&mut self.bytes).map_err(EvalError::Store)?;
+        self.rows.clear();
+        for row in self.bytes.chunks_exact(row_bytes) {
+            decode(self.width, row, &mut self.rows);
+        }
+        Ok(&self.rows)
+    }
+}
+
+fn encode(width: Width, normaliser: Normaliser, logits: &[f32]) -> Vec<u8> {
+    let log_probabilities = logits.iter().map(|&logit| normaliser.log_probability(logit));
+    if width == Width::Exact {
+        return log_probabilities.flat_map(f32::to_le_bytes).collect();
+    }
+    let top = -normaliser.log_sum;
+    let least = logits.iter().map(|&logit| normaliser.log_probability(logit)).fold(top, f32::min);
+    let least = least.max(top - RANGE);
+    let step = (top - least) / f32::from(u16::MAX);
+    let mut bytes = Vec::with_capacity(logits.len() * 2 + ROW_HEAD);
+    bytes.extend(least.to_le_bytes());
+    bytes.extend(step.to_le_bytes());
+    // A row of equal logits has no step; its numbers are 0, as the cast makes of what is no number.
+    bytes.extend(log_probabilities.flat_map(|p| (((p - least) / step).round() as u16).to_le_bytes()));
+    bytes
+}
+
+fn decode(width: Width, row: &[u8], into: &mut Vec<f32>) {
+    match width {
+        Width::Exact => into.extend(row.as_chunks::<4>().0.iter().map(|&bytes| f32::from_le_bytes(bytes))),
+        Width::Compact => {
+            let (head, numbers) = row.split_at(ROW_HEAD);
+            let [least, step] = [0, 1]
+                .map(|at| head.as_chunks::<4>().0.get(at).map_or(0.0, |&bytes| f32::from_le_bytes(bytes)));
+            let numbers = numbers.as_chunks::<2>().0.iter();
+            into.extend(numbers.map(|&bytes| least + step * f32::from(u16::from_le_bytes(bytes))));
+        }
+    }
+}
+
+/// What another model is compared with.
+pub enum Reference<'m> {
+    /// Predictions that were kept.
+    Stored(StoredRows),
+    /// A model that computes each group of windows first; nothing is kept.
+    InStep(InStep<'m>),
+}
+
+/// A base that runs beside the other model.
+pub struct InStep<'m> {
+    scorer: Scorer<'m>,
+    rows: Vec<f32>,
+    next: usize,
+}
+
+impl<'m> Reference<'m> {
+    /// A base that runs beside the other model.
+    pub fn in_step(scorer: Scorer<'m>) -> Self {
+        Reference::InStep(InStep { scorer, rows: Vec::new(), next: 0 })
+    }
+
+    pub(super) fn rewind(&mut self) -> Result<(), EvalError> {
+        match self {
+            Reference::Stored(stored) => stored.rewind(),
+            Reference::InStep(_) => Ok(()),
+        }
+    }
+
+    /// A group of windows begins.
+    pub(super) fn begin(&mut self, group: &[Window]) -> Result<(), EvalError> {
+        let Reference::InStep(InStep { scorer, rows, next }) = self else { return Ok(()) };
+        rows.clear();
+        *next = 0;
+        scorer.run(group, &mut Unobserved, &mut |found, threads| {
+            let written = for_rows(found.logits.len(), threads, |at| {
+                let logits = found.logits[at];
+                let mut row = vec![0.0; logits.len()];
+                Normaliser::of(logits)?.write(logits, &mut row);
+                Some(row)
+            });
+            for row in written {
+                rows.extend(row.ok_or(EvalError::NotNumbers)?);
+            }
+            Ok(())
+        })
+    }
+
+    /// The next `n` rows of log-probabilities.
+    pub(super) fn rows(&mut self, n: usize) -> Result<&[f32], EvalError> {
+        match self {
+            Reference::Stored(stored) => stored.rows(n),
+            Reference::InStep(InStep { scorer, rows, next }) => {
+                let begin = *next;
+                *next += n * scorer.n_vocab();
+                rows.get(begin..*next).ok_or(EvalError::NoLogits)
+            }
+        }
+    }
+}
+
+#[cfg(test)]
+mod tests {
+    use super::*;
+
+    #[test]
+    fn compact_rows_are_within_a_step_of_the_exact_ones() {
+        let logits: Vec<f32> = (0..999).map(|at| ((at * 37) % 101) as f32 / 9.0 - 5.0).collect();
+        let normaliser = Normaliser::of(&logits).unwrap();
+        let (mut exact, mut compact) = (Vec::new(), Vec::new());
+        decode(Width::Exact, &encode(Width::Exact, normaliser, &logits), &mut exact);
+        decode(Width::Compact, &encode(Width::Compact, normaliser, &logits), &mut compact);
+        assert_eq!(exact.len(), 999);
+        for (a, b) in exact.iter().zip(&compact) {
+            assert!((a - b).abs() < 16.0 / 65535.0, "{a} {b}");
+        }
+    }
+
+    #[test]
+    fn a_row_of_equal_logits_survives() {
+        let normaliser = Normaliser::of(&[2.0; 8]).unwrap();
+        let mut rows = Vec::new();
+        decode(Width::Compact, &encode(Width::Compact, normaliser, &[2.0; 8]), &mut rows);
+        assert!(rows.iter().all(|p| (p - (1.0f32 / 8.0).ln()).abs() < 1e-6), "{rows:?}");
+    }
+}

@@ -1,0 +1,161 @@
+//! Measurements as tables.
+
+use super::table::plain;
+use super::wording::percent;
+use crate::evaluate::{EvalRow, Evaluation, Figures, Knee};
+use crate::units::ByteCount;
+
+/// Columns of a table that grows line by line while it is measured.
+#[derive(Clone, Debug)]
+pub struct SweepTable {
+    names: Vec<String>,
+    score_width: usize,
+}
+
+impl SweepTable {
+    /// For rows about these corpora, whose labels (score or plan) have at most so many characters.
+    pub fn new(names: Vec<String>, label_width: usize) -> Self {
+        SweepTable { names, score_width: label_width.max(5) }
+    }
+
+    /// The two lines above the rows.
+    pub fn header(&self) -> String {
+        let mut line =
+            self.line(&["K", "size", "score", "kept", "worst", "PPL", "±", "KL", "±"].map(String::from));
+        for name in &self.names {
+            line += &format!("  {:>19}", short(name));
+        }
+        line.truncate(line.trim_end().len());
+        line + "\n"
+    }
+
+    /// One row.
+    pub fn row(&self, row: &EvalRow) -> String {
+        let share = |share: Option<f64>| share.map_or_else(String::new, percent);
+        let kl = row.all.kl.as_ref();
+        let mut line = self.line(&[
+            row.k.to_string(),
+            ByteCount(row.bytes).to_string(),
+            label(row),
+            share(row.coverage_mean),
+            share(row.coverage_worst),
+            number(row.all.ppl),
+            number(row.all.ppl_err),
+            kl.map_or_else(|| "-".into(), |kl| divergence(kl.kl_mean)),
+            kl.map_or_else(String::new, |kl| divergence(kl.kl_err)),
+        ]);
+        for name in &self.names {
+            line += &format!("  {:>19}", row.corpora.get(name).map_or_else(String::new, pair));
+        }
+        line.truncate(line.trim_end().len());
+        line + "\n"
+    }
+
+    fn line(&self, cells: &[String; 9]) -> String {
+        let [k, size, score, kept, worst, ppl, ppl_err, kl, kl_err] = cells;
+        let width = self.score_width;
+        format!(
+            "{k:>4}  {size:>9}  {score:<width$}  {kept:>6}  {worst:>6}  {ppl:>8}  {ppl_err:>6}  {kl:>8}  {kl_err:>7}"
+        )
+    }
+}
+
+/// What tells a row from others with as many experts.
+fn label(row: &EvalRow) -> String {
+    let label = row.plan.as_deref().or(row.score.as_deref());
+    label.unwrap_or(if row.masked { "plan" } else { "all" }).to_owned()
+}
+
+/// Perplexity and divergence of one corpus.
+fn pair(figures: &Figures) -> String {
+    let kl = figures.kl.as_ref().map(|kl| format!(" ({})", divergence(kl.kl_mean))).unwrap_or_default();
+    format!("{}{kl}", number(figures.ppl))
+}
+
+fn number(value: f64) -> String {
+    match value {
+        value if value < 10.0 => format!("{value:.4}"),
+        value if value < 1000.0 => format!("{value:.3}"),
+        value => format!("{value:.0}"),
+    }
+}
+
+fn divergence(value: f64) -> String {
+    if value != 0.0 && value < 0.001 { format!("{value:.1e}") } else { format!("{value:.4}") }
+}
+
+fn short(name: &str) -> String {
+    let cut: String = name.chars().take(10).collect();
+    format!("{cut} PPL (KL)")
+}
+
+impl Evaluation {
+    /// The corpora of one row, one below another, and all of them together.
+    pub fn corpora_table(&self, row: &EvalRow) -> String {
+        let with_base = row.all.kl.is_some();
+        let mut header = vec!["corpus", "scored", "PPL", "±"];
+        if with_base {
+            header.extend([
+                "base PPL", "KL", "±", "median", "99 %", "max", "Δp RMS", "same top", "ln ratio", "±",
+            ]);
+        }
+        let mut rows = Vec::new();
+        for corpus in &self.corpora {
+            if let Some(figures) = row.corpora.get(&corpus.name) {
+                rows.push(cells(&corpus.name, figures));
+            }
+        }
+        if self.corpora.iter().filter(|corpus| !corpus.other).count() > 1 {
+            rows.push(cells("together", &row.all));
+        }
+        plain(&header, &rows, 1)
+    }
+
+    /// The lines below the table: noise, knee, and what a reader has to know.
+    pub fn notes(&self) -> String {
+        let mut text = String::new();
+        if let Some(noise) = &self.noise {
+            let kl = noise.all.kl.as_ref();
+            text += &format!(
+                "noise: the same model {} has KL {} (99 % of the tokens at most {}), PPL {}: smaller differences say nothing\n",
+                noise.against,
+                kl.map_or_else(String::new, |kl| divergence(kl.kl_mean)),
+                kl.map_or_else(String::new, |kl| divergence(kl.kl_p99)),
+                number(noise.all.ppl),
+            );
+        }
+        if let Some(Knee { k, above, below }) = &self.knee {
+            text += &format!(
+                "knee: K = {k}; down to it each expert cut costs KL {above:.4}, below it {below:.4}\n"
+            );
+        }
+        for remark in &self.remarks {
+            text += &format!("{remark}\n");
+        }
+        text
+    }
+}
+
+fn cells(name: &str, figures: &Figures) -> Vec<String> {
+    let mut cells =
+        vec![name.to_owned(), figures.scored.to_string(), number(figures.ppl), number(figures.ppl_err)];
+    if let Some(kl) = &figures.kl {
+        cells.extend([
+            number(kl.ppl_base),
+            divergence(kl.kl_mean),
+            divergence(kl.kl_err),
+            divergence(kl.kl_median),
+            divergence(kl.kl_p99),
+            divergence(kl.kl_max),
+            percent_of(kl.dp_rms),
+            percent_of(kl.same_top),
+            format!("{:.5}", kl.ln_ppl_ratio),
+            format!("{:.5}", kl.ln_ppl_ratio_err),
+        ]);
+    }
+    cells
+}
+
+fn percent_of(share: f64) -> String {
+    format!("{:.2}%", share * 100.0)
+}

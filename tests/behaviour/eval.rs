@@ -1,0 +1,175 @@
+//! What a cut costs: perplexity, divergence, what-if, bounds, refined plans.
+
+use crate::support::{demo, folder, json, moeslice, refuses, repository, succeeds, variant};
+use serde_json::Value;
+use std::fs;
+use std::path::Path;
+
+const SETTINGS: [&str; 6] = ["-dev", "none", "-t", "1", "-c", "128"];
+
+fn dev() -> std::path::PathBuf {
+    repository("corpora/dev")
+}
+
+fn eval(model: &Path) -> assert_cmd::Command {
+    let mut command = moeslice();
+    command.arg("eval").args(SETTINGS).arg("-m").arg(model);
+    command
+}
+
+/// A full profile of some of the texts, every fourth window left out.
+fn profile(usage: &Path) {
+    let mut command = moeslice();
+    command.arg("profile").args(SETTINGS).arg("-m").arg(demo()).arg("-f").arg(dev());
+    command.args(["--chunks", "24", "--score-data", "full", "--holdout", "25%", "-o"]).arg(usage);
+    succeeds(&mut command);
+}
+
+fn evaluation(command: &mut assert_cmd::Command) -> Value {
+    serde_json::from_str(&succeeds(command.arg("--json"))).expect("JSON")
+}
+
+fn ppl(row: &Value) -> f64 {
+    row["all"]["ppl"].as_f64().unwrap()
+}
+
+fn kl(row: &Value) -> f64 {
+    row["all"]["kl"]["kl_mean"].as_f64().unwrap()
+}
+
+#[test]
+fn rows_of_a_sweep_equal_the_files_that_prune_writes() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    profile(&at("u.json"));
+    let texts = || ["-f".to_owned(), dev().display().to_string(), "--chunks".into(), "4".into()];
+    let mut sweep = eval(&demo());
+    sweep.args(texts()).arg("--usage").arg(at("u.json"));
+    let found = evaluation(sweep.args(["--keep", "24,16", "--score", "reap,weight"]));
+    let rows = found["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 5);
+    assert_eq!((rows[0]["k"].as_u64(), rows[0]["all"]["kl"].as_object()), (Some(32), None));
+    for row in &rows[1..] {
+        let (k, score) = (row["k"].to_string(), row["score"].as_str().unwrap());
+        let mut prune = moeslice();
+        prune.arg("prune").arg("-m").arg(demo()).arg("--usage").arg(at("u.json"));
+        prune.args(["--keep", &k, "--score", score, "--force", "-o"]).arg(at("cut.gguf"));
+        succeeds(&mut prune);
+        let bytes = fs::metadata(at("cut.gguf")).unwrap().len();
+        assert_eq!(row["bytes"].as_u64(), Some(bytes));
+        // A usage only says which windows are measured.
+        let mut file = eval(&at("cut.gguf"));
+        file.args(["-f"]).arg(dev()).arg("--base").arg(demo());
+        let file = evaluation(&mut file);
+        assert_eq!(file["rows"][0]["k"], row["k"]);
+        assert!(kl(&file["rows"][0]) > 0.0);
+    }
+    assert_eq!(found["corpora"][0]["seen"], "held_out");
+    assert!(kl(&rows[4]) > kl(&rows[1]), "fewer experts cost more");
+}
+
+#[test]
+fn a_masked_model_and_its_file_have_the_same_perplexity() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    profile(&at("u.json"));
+    let mut plan = moeslice();
+    plan.arg("plan").arg(at("u.json")).arg("-m").arg(demo()).args(["--keep", "16", "-o"]).arg(at("p.json"));
+    succeeds(&mut plan);
+    let mut prune = moeslice();
+    prune.arg("prune").arg("-m").arg(demo()).arg("--plan").arg(at("p.json")).arg("-o").arg(at("cut.gguf"));
+    succeeds(&mut prune);
+    let exact = ["--chunks", "12"];
+    let mut masked = eval(&demo());
+    let masked = evaluation(masked.arg("-f").arg(dev()).arg("--plan").arg(at("p.json")).args(exact));
+    let mut file = eval(&at("cut.gguf"));
+    let file = evaluation(file.arg("-f").arg(dev()).arg("--base").arg(demo()).args(exact));
+    let (mask, file) = (&masked["rows"][1], &file["rows"][0]);
+    assert!((ppl(mask) / ppl(file) - 1.0).abs() < 1e-3, "{mask}\n{file}");
+    assert!((kl(mask) / kl(file) - 1.0).abs() < 2e-2, "{mask}\n{file}");
+    assert_eq!(masked["rows"][0]["all"]["ppl"], file["all"]["kl"]["ppl_base"]);
+}
+
+#[test]
+fn a_model_does_not_differ_from_itself() {
+    let found = evaluation(eval(&demo()).arg("-f").arg(dev()).args(["--chunks", "3", "--base"]).arg(demo()));
+    let all = &found["rows"][0]["all"];
+    assert_eq!((all["kl"]["kl_mean"].as_f64(), all["kl"]["kl_max"].as_f64()), (Some(0.0), Some(0.0)));
+    assert_eq!(all["kl"]["same_top"].as_f64(), Some(1.0));
+    assert_eq!(found["schema"], "moeslice.eval/1");
+}
+
+#[test]
+fn a_bound_on_the_divergence_holds_for_the_written_file() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let mut run = moeslice();
+    run.arg("run").args(SETTINGS).arg("-m").arg(demo()).arg("-f").arg(dev());
+    run.args(["--chunks", "24", "--holdout", "25%", "--keep", "kl:0.1", "-o"]).arg(at("cut.gguf"));
+    let table = succeeds(&mut run);
+    assert!(table.contains("ranked by"), "{table}");
+    let usage = json(&at("cut.usage.json"));
+    assert_eq!(usage["corpora"][0]["held_out"]["every"], 4);
+    let mut check = eval(&demo());
+    check.arg("-f").arg(dev()).arg("--usage").arg(at("cut.usage.json"));
+    let k = json_of(moeslice().arg("inspect").arg(at("cut.gguf")))["n_expert"].to_string();
+    let found = evaluation(check.args(["--keep", &k]));
+    assert!(kl(&found["rows"][1]) <= 0.1, "{found}");
+    assert!(k.parse::<u32>().unwrap() < 32, "something was cut");
+}
+
+fn json_of(command: &mut assert_cmd::Command) -> Value {
+    serde_json::from_str(&succeeds(command.arg("--json"))).unwrap()
+}
+
+#[test]
+fn refined_plan_is_one_that_prune_takes() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    profile(&at("u.json"));
+    let mut refine = moeslice();
+    refine.arg("refine").args(SETTINGS).arg("-m").arg(demo()).arg("--usage").arg(at("u.json"));
+    refine.arg("-f").arg(dev()).args(["--chunks", "24", "--keep", "12", "--minutes", "0.05", "-o"]);
+    succeeds(refine.arg(at("p.json")));
+    assert!(!at("p.json.checkpoint").exists());
+    let mut prune = moeslice();
+    prune.arg("prune").arg("-m").arg(demo()).arg("--plan").arg(at("p.json")).arg("-o").arg(at("cut.gguf"));
+    assert!(succeeds(&mut prune).contains("32 → 12 a layer"));
+}
+
+#[test]
+fn what_cannot_be_measured_is_refused_with_what_to_do() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("short.txt"), "def f(x): return x").unwrap();
+    profile(&at("u.json"));
+    refuses(
+        eval(&demo()).arg("-f").arg(at("short.txt")),
+        3,
+        &["short", "0 whole windows of 128", "more text"],
+    );
+    let by_usage = |extra: &[&str], words: &[&str]| {
+        let mut command = eval(&demo());
+        command.arg("-f").arg(dev()).arg("--usage").arg(at("u.json")).args(["--keep", "16"]).args(extra);
+        refuses(&mut command, 3, words);
+    };
+    by_usage(&["--score", "beauty"], &["beauty", "weighted-ean"]);
+    by_usage(&["--blend", "dev=0.5,nobody=0.5"], &["nobody", "dev"]);
+    by_usage(&["--keep", "3"], &["cannot keep 3"]);
+    variant(&at("other.gguf"), |metadata, _| {
+        let tokens = metadata.get("tokenizer.ggml.tokens").unwrap().as_array().unwrap();
+        let mut tokens: Vec<String> =
+            tokens.iter().map(|token| token.as_str().unwrap_or_default().to_owned()).collect();
+        tokens[40] = "other".into();
+        metadata.set("tokenizer.ggml.tokens", tokens);
+    });
+    let mut strangers = eval(&at("other.gguf"));
+    refuses(
+        strangers.arg("-f").arg(dev()).arg("--base").arg(demo()),
+        3,
+        &["do not belong together", "vocab"],
+    );
+    let mut plan = moeslice();
+    plan.arg("plan").arg(at("u.json")).arg("-m").arg(demo()).args(["--keep", "kl:0.05"]);
+    refuses(&mut plan, 2, &["kl:0.05", "`run`"]);
+}
