@@ -5,7 +5,6 @@ mod console;
 mod failure;
 mod flags;
 mod output_files;
-mod replay_tables;
 #[cfg(feature = "llama")]
 mod supervised;
 

@@ -15,6 +15,8 @@ mod stability;
 #[cfg_attr(not(feature = "cli"), allow(dead_code))]
 mod style;
 #[cfg(feature = "cli")]
+mod replay_tables;
+#[cfg(feature = "cli")]
 mod table;
 #[cfg(feature = "cli")]
 mod text;
@@ -33,6 +35,8 @@ pub use overlap::{Overlap, OverlapRow};
 pub use plan_table::{PlanRow, PlanTable};
 pub use stability::{Stability, StabilityLayer, StabilityRow};
 pub use style::TextStyle;
+#[cfg(feature = "cli")]
+pub use replay_tables::{WithFlags as AdviceWithFlags, replay as replay_text};
 #[cfg(feature = "cli")]
 pub use table::plain;
 pub use wording::percent;
