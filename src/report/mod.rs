@@ -11,11 +11,11 @@ pub mod html;
 mod layers;
 mod overlap;
 mod plan_table;
+#[cfg(feature = "cli")]
+mod replay_tables;
 mod stability;
 #[cfg_attr(not(feature = "cli"), allow(dead_code))]
 mod style;
-#[cfg(feature = "cli")]
-mod replay_tables;
 #[cfg(feature = "cli")]
 mod table;
 #[cfg(feature = "cli")]
@@ -33,10 +33,10 @@ pub use figures::{
 pub use layers::{LayerRow, LayerTable, Spread};
 pub use overlap::{Overlap, OverlapRow};
 pub use plan_table::{PlanRow, PlanTable};
-pub use stability::{Stability, StabilityLayer, StabilityRow};
-pub use style::TextStyle;
 #[cfg(feature = "cli")]
 pub use replay_tables::{WithFlags as AdviceWithFlags, replay as replay_text};
+pub use stability::{Stability, StabilityLayer, StabilityRow};
+pub use style::TextStyle;
 #[cfg(feature = "cli")]
 pub use table::plain;
 pub use wording::percent;
