@@ -2,7 +2,7 @@
 //!
 //! A trace is an Apache Arrow IPC stream with one row a token ([`TraceWriter`]), so that it can be read while it grows and
 //! up to its last batch after a kill. Traces of other programs come as JSONL or CSV, one line a token and layer.
-//! [`open`] reads all three, in batches of bounded size.
+//! [`open()`] reads all three, in batches of bounded size.
 
 mod arrow_reader;
 mod batch;

@@ -21,7 +21,7 @@ pub struct TextFlags {
     #[arg(long, value_name = "N", value_parser = clap::value_parser!(u32).range(1..))]
     pub chunks: Option<u32>,
     /// What to collect for each expert
-    #[arg(long, value_enum, value_name = "counts|weights", default_value_t = ScoreData::Weights)]
+    #[arg(long, value_enum, value_name = "counts|weights|full", default_value_t = ScoreData::Weights)]
     pub score_data: ScoreData,
     /// Leave this share of the windows out of the counts, to measure a cut on
     #[arg(long, value_name = "10%", value_parser = share)]
