@@ -9,6 +9,7 @@ mod file;
 mod held_out;
 pub mod imatrix;
 mod merge;
+mod model_match;
 mod open;
 #[cfg(test)]
 pub(crate) mod test_usage;
@@ -16,9 +17,9 @@ pub(crate) mod test_usage;
 pub use activation::ActivationSums;
 pub use check::{AllEqual, check_not_all_equal};
 pub use file::{
-    Corpus, CorpusFile, ExpertSums, LayerUsage, ModelMatch, ProfiledModel, Run, USAGE_SCHEMA, Usage,
-    UsageError,
+    Corpus, CorpusFile, ExpertSums, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage, UsageError,
 };
 pub use held_out::HeldOut;
 pub use merge::{MergeError, Merged, merge};
+pub use model_match::ModelMatch;
 pub use open::{OpenError, open};
