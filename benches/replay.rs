@@ -111,11 +111,12 @@ fn bench(criterion: &mut Criterion) {
     group.bench_function("lru, by the crate lru", |bencher| bencher.iter(|| crate_lru(black_box(&batch))));
     group.finish();
 
-    // Both count the same, or the comparison would say nothing.
+    // The crate may evict an expert that the same token is about to use; for the rest both do the same.
     let mut lru = simulation(spec(PolicyKind::Lru, per_layer));
     lru.feed(&chunk);
-    let found = lru.finish(None).expect("the trace has tokens").all.counts.misses;
-    assert_eq!(found, crate_lru(&batch));
+    let ours = lru.finish(None).expect("the trace has tokens").all.counts.misses;
+    let theirs = crate_lru(&batch);
+    assert!(ours <= theirs && theirs - ours < theirs / 50, "{ours} and {theirs} misses");
 
     let specs: Vec<RunSpec> = [16, 32, 64, 96]
         .into_iter()

@@ -23,10 +23,17 @@ fn include_folders(source: &source::Source) -> [PathBuf; 5] {
     ["include", "ggml/include", "src", "common", "vendor"].map(|name| source.folder.join(name))
 }
 
+/// Whether the device that fails on command is built, for the tests.
+fn has_faults() -> bool {
+    env::var_os("CARGO_FEATURE_FAULTS").is_some()
+}
+
 fn compile_shim(source: &source::Source) {
     // One file a topic.
     let files = ["native/shim.cpp", "native/chat_shim.cpp"];
     for file in files.iter().chain(&[
+        "native/faulty.cpp",
+        "native/faulty.h",
         "native/shim.h",
         "native/chat_shim.h",
         "native/guarded.h",
@@ -37,6 +44,9 @@ fn compile_shim(source: &source::Source) {
     }
     let mut shim = cc::Build::new();
     shim.cpp(true).std("c++17").opt_level(2).flag("-include").flag("native/fixed_clock.h").files(files);
+    if has_faults() {
+        shim.file("native/faulty.cpp").include(source.folder.join("ggml/src"));
+    }
     // Warnings about llama.cpp's headers are not ours.
     for folder in include_folders(source) {
         shim.flag("-isystem").flag(folder);
@@ -56,6 +66,9 @@ fn generate_bindings(source: &source::Source) -> Result<(), String> {
         .layout_tests(false)
         .prepend_enum_name(false)
         .rust_target(bindgen::RustTarget::stable(85, 0).expect("a version that bindgen knows"));
+    if has_faults() {
+        builder = builder.clang_arg("-DMOESLICE_FAULTS");
+    }
     for folder in include_folders(source) {
         builder = builder.clang_arg(format!("-I{}", folder.display()));
     }

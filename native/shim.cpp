@@ -1,8 +1,10 @@
 #include "shim.h"
 
 #include "guarded.h"
+#include "fit.h"
 #include "llama-ext.h"
 #include "llama-model.h"
+#include "log.h"
 
 #include <memory>
 #include <stdexcept>
@@ -128,12 +130,25 @@ bool moeslice_model_is_causal(const llama_model * model) {
     return model->hparams.causal_attn;
 }
 
+bool moeslice_model_has_indexer(const llama_model * model) {
+    return model->hparams.indexer_top_k > 0;
+}
+
 uint32_t moeslice_model_n_ctx_original(const llama_model * model) {
     return model->hparams.n_ctx_orig_yarn;
 }
 
 ggml_backend_dev_t moeslice_model_device(const llama_model * model, size_t index) {
     return index < size_t(llama_model_n_devices(model)) ? llama_model_get_device(model, int(index)) : nullptr;
+}
+
+int32_t moeslice_fit(const char * path, llama_model_params * model, llama_context_params * context, float * tensor_split, llama_model_tensor_buft_override * overrides, size_t * margins, char * error, size_t error_size) {
+    return guarded<int32_t>(MOESLICE_THREW, error, error_size, [&] {
+        // What it logs besides goes to stderr by a thread of its own.
+        common_log_pause(common_log_main());
+        // A context of the size that was asked for is not made smaller.
+        return int32_t(common_fit_params(path, model, context, tensor_split, overrides, margins, UINT32_MAX, nullptr, GGML_LOG_LEVEL_ERROR));
+    });
 }
 
 const char * moeslice_architecture_name(size_t index) {

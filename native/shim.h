@@ -43,10 +43,18 @@ int32_t moeslice_tensor_set(struct ggml_tensor * tensor, const void * data, size
 
 // Whether each token attends only to those before it.
 bool moeslice_model_is_causal(const struct llama_model * model);
+// Whether an indexer chooses which cells of the keys and values a token attends to.
+bool moeslice_model_has_indexer(const struct llama_model * model);
 // Tokens of a sequence beyond which positions are computed in another way.
 uint32_t moeslice_model_n_ctx_original(const struct llama_model * model);
 // The device at `index` among those that hold layers of the model besides the processor; NULL past the last.
 ggml_backend_dev_t moeslice_model_device(const struct llama_model * model, size_t index);
+
+// Lays the model at `path` out so that it fits the free memory of its devices, less `margins` (bytes, one a device): changes
+// what of the parameters has llama.cpp's own value. `tensor_split` has room for llama_max_devices() numbers and `overrides`
+// for llama_max_tensor_buft_overrides() entries, which the parameters point to afterwards. 0: it fits; 1: it does not; 2: it
+// could not be measured.
+int32_t moeslice_fit(const char * path, struct llama_model_params * model, struct llama_context_params * context, float * tensor_split, struct llama_model_tensor_buft_override * overrides, size_t * margins, char * error, size_t error_size);
 
 // The architectures that this llama.cpp knows, by index; NULL past the last.
 const char * moeslice_architecture_name(size_t index);

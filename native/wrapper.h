@@ -6,3 +6,6 @@
 #include "llama.h"
 #include "shim.h"
 #include "chat_shim.h"
+#ifdef MOESLICE_FAULTS
+#include "faulty.h"
+#endif

@@ -1,7 +1,5 @@
 //! The `moeslice` program: arguments → command → exit code.
 
-use std::process::ExitCode;
-
-fn main() -> ExitCode {
-    ExitCode::from(moeslice::cli::main(std::env::args_os()))
+fn main() -> std::process::ExitCode {
+    moeslice::cli::run(std::env::args_os())
 }

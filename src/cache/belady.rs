@@ -15,8 +15,10 @@ use super::{Policy, Request, Space};
 
 /// The optimum.
 pub(super) struct Belady {
-    /// When each place is left, ascending. Requests are at even times, what lies between them at odd ones.
-    free_from: Vec<u64>,
+    slots: usize,
+    /// When places are left, ascending, and how many at that time. Requests are at even times, what lies between them at
+    /// odd ones.
+    free_from: Vec<(u64, usize)>,
     /// When each expert was requested last; 0 for never.
     last: Vec<u64>,
     now: u64,
@@ -26,7 +28,28 @@ pub(super) struct Belady {
 impl Belady {
     pub(super) fn new(space: &Space, bypass: bool) -> Belady {
         let slots = space.uniform_slots().unwrap_or(0);
-        Belady { free_from: vec![0; slots], last: vec![0; space.n_keys()], now: 0, bypass }
+        Belady { slots, free_from: vec![(0, slots)], last: vec![0; space.n_keys()], now: 0, bypass }
+    }
+
+    /// Takes the place that was left last among those that were left by `time`.
+    fn take(&mut self, time: u64) -> bool {
+        let Some(at) = self.free_from.partition_point(|(free, _)| *free <= time).checked_sub(1) else {
+            return false;
+        };
+        match self.free_from[at].1 {
+            0 => return false,
+            1 if at > 0 => drop(self.free_from.remove(at)),
+            _ => self.free_from[at].1 -= 1,
+        }
+        true
+    }
+
+    /// Leaves `count` places at `time`, which is not before any other.
+    fn leave(&mut self, time: u64, count: usize) {
+        match self.free_from.last_mut() {
+            Some((last, places)) if *last == time => *places += count,
+            _ => self.free_from.push((time, count)),
+        }
     }
 }
 
@@ -36,20 +59,26 @@ impl Policy for Belady {
         let now = self.now;
         for &key in request.keys {
             let last = std::mem::replace(&mut self.last[key as usize], now);
-            let places = self.free_from.partition_point(|free| *free <= last);
-            if last == 0 || places == 0 {
+            if last > 0 && self.take(last) {
+                self.leave(now - 1, 1);
+            } else {
                 missed.push(key);
-                continue;
-            }
-            self.free_from.copy_within(places.., places - 1);
-            if let Some(place) = self.free_from.last_mut() {
-                *place = now - 1;
             }
         }
-        let slots = self.free_from.len();
-        if !self.bypass && request.keys.len() <= slots {
-            self.free_from[slots - request.keys.len()..].fill(now);
+        if self.bypass || request.keys.len() > self.slots {
+            return;
         }
+        let mut members = request.keys.len();
+        while members > 0 {
+            let Some((_, places)) = self.free_from.last_mut() else { break };
+            let taken = members.min(*places);
+            *places -= taken;
+            members -= taken;
+            if *places == 0 && self.free_from.len() > 1 {
+                self.free_from.pop();
+            }
+        }
+        self.leave(now, request.keys.len());
     }
 
     /// What the cache holds is known only later.
@@ -58,7 +87,8 @@ impl Policy for Belady {
     }
 
     fn clear(&mut self) {
-        self.free_from.fill(0);
+        self.free_from.clear();
+        self.free_from.push((0, self.slots));
         self.last.fill(0);
         self.now = 0;
     }

@@ -12,9 +12,8 @@ use super::{Ahead, Policy, Request, Space};
 pub(super) struct Lru {
     space: Space,
     nodes: Vec<Node>,
-    /// When each key was requested last, from 1.
-    last: Vec<u64>,
-    now: u64,
+    /// Members of a request of several tokens.
+    members: Vec<bool>,
     front: u32,
     back: u32,
     /// The last key of the list that is in the cache.
@@ -39,8 +38,7 @@ impl Lru {
         Lru {
             space,
             nodes: vec![NODE; n],
-            last: vec![0; n],
-            now: 0,
+            members: vec![false; n],
             front: NONE,
             back: NONE,
             edge: NONE,
@@ -79,6 +77,22 @@ impl Lru {
         self.front = key;
     }
 
+    /// Puts the members of a request into the order that they have: that of the list, and then of their ids.
+    fn sort(&mut self, keys: &[u32], order: &mut Vec<u32>) {
+        order.clear();
+        keys.iter().for_each(|key| self.members[*key as usize] = true);
+        let mut at = self.front;
+        while at != NONE && order.len() < keys.len() {
+            if std::mem::take(&mut self.members[at as usize]) {
+                order.push(at);
+            }
+            at = self.nodes[at as usize].next;
+        }
+        let known = order.len();
+        order.extend(keys.iter().filter(|key| std::mem::take(&mut self.members[**key as usize])));
+        order[known..].sort_unstable();
+    }
+
     /// Lets the last ones go until there is room for `size` more.
     fn make_room(&mut self, size: u64) {
         while self.edge != NONE && self.used + size > self.space.capacity {
@@ -99,28 +113,26 @@ impl Policy for Lru {
             }
             need += self.space.size(key);
         }
+        let mut order = std::mem::take(&mut self.order);
+        let single = request.n_tokens == 1 && need <= self.space.capacity;
+        if !single {
+            self.sort(request.keys, &mut order);
+        }
         for &key in request.keys {
             self.unlink(key);
         }
         self.make_room(need);
-        let fits = self.used + need <= self.space.capacity;
-        self.now += 1;
-        if request.n_tokens == 1 && fits {
+        if single {
             for &key in request.keys {
                 self.push_front(key, true);
-                self.last[key as usize] = self.now;
-                self.now += 1;
                 if self.edge == NONE {
                     self.edge = key;
                 }
             }
             self.used += need;
+            self.order = order;
             return;
         }
-        let mut order = std::mem::take(&mut self.order);
-        order.clear();
-        order.extend_from_slice(request.keys);
-        order.sort_unstable_by_key(|key| (u64::MAX - self.last[*key as usize], *key));
         let mut resident = 0;
         for &key in &order {
             let size = self.space.size(key);
@@ -132,8 +144,6 @@ impl Policy for Lru {
         }
         for (at, &key) in order.iter().enumerate().rev() {
             self.push_front(key, at < resident);
-            self.last[key as usize] = self.now;
-            self.now += 1;
         }
         // Others are resident only when all members are.
         if self.edge == NONE && resident > 0 {
@@ -148,7 +158,6 @@ impl Policy for Lru {
 
     fn clear(&mut self) {
         self.nodes.fill(NODE);
-        self.last.fill(0);
         (self.front, self.back, self.edge, self.used) = (NONE, NONE, NONE, 0);
     }
 

@@ -2,15 +2,22 @@
 
 use crate::json;
 use crate::progress::{Progress, Unit};
+use crate::report::TextStyle;
+use clap::ColorChoice;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
-use std::io::{self, Write};
+use std::io::{self, IsTerminal, Write};
 
 /// What the user wants to see.
 #[derive(Clone, Copy, Debug)]
 pub struct Console {
     /// Nothing but errors and data.
     pub quiet: bool,
+    /// Whether what is printed has colours.
+    pub color: ColorChoice,
+    /// Everything that may help to find a fault.
+    #[cfg(feature = "llama")]
+    pub verbose: bool,
 }
 
 /// Why data did not reach stdout.
@@ -66,6 +73,33 @@ impl Console {
     /// Says something on stderr, unless quiet.
     pub fn remark(self, text: &str) {
         if !self.quiet {
+            say(text);
+        }
+    }
+
+    /// How reports on stdout look: plain in a pipe, and on a terminal as wide as that and with colours, unless
+    /// `NO_COLOR` is set or they are not wanted.
+    pub fn style(self) -> TextStyle {
+        let terminal = io::stdout().is_terminal();
+        let colour = match self.color {
+            ColorChoice::Always => true,
+            ColorChoice::Never => false,
+            ColorChoice::Auto => {
+                let set = |name| std::env::var_os(name).is_some_and(|value| !value.is_empty());
+                terminal && !set("NO_COLOR") && std::env::var_os("TERM").is_none_or(|term| term != "dumb")
+            }
+        };
+        if terminal {
+            let width = terminal_size::terminal_size().map(|(width, _)| usize::from(width.0));
+            return TextStyle::terminal(width.unwrap_or(TextStyle::default().width), colour);
+        }
+        TextStyle { colour, ..TextStyle::default() }
+    }
+
+    /// Says something on stderr that only those want to know who look for a fault.
+    #[cfg(feature = "llama")]
+    pub fn detail(self, text: &str) {
+        if self.verbose {
             say(text);
         }
     }

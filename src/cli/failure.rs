@@ -2,14 +2,20 @@
 
 use super::console::{PrintError, say};
 use crate::corpus::{ChatError, CorpusError};
+#[cfg(feature = "llama")]
+use crate::llama::{Allocation, LlamaError};
 use crate::moe::KeptError;
 use crate::plan::{PlanError, PlanFault, PlanFileError};
+#[cfg(feature = "llama")]
+use crate::profile::ProfileError;
 use crate::progress::Interrupted;
 use crate::replay::ReplayError;
 use crate::score::ScoreError;
 use crate::slice::SliceError;
 use crate::sys::FileError;
 use crate::usage::UsageError;
+#[cfg(feature = "llama")]
+use crate::windows::PassError;
 use std::fmt::Display;
 #[cfg(feature = "llama")]
 use std::path::PathBuf;
@@ -110,6 +116,10 @@ fn hint(error: &anyhow::Error) -> Option<&'static str> {
     {
         return Some("--mtp drop does the latter");
     }
+    #[cfg(feature = "llama")]
+    if let Some(error) = llama_error(error) {
+        return memory_hint(error);
+    }
     if let Some(CorpusError::Chat(error)) = error.downcast_ref() {
         return match error {
             ChatError::NoTemplate { .. } => Some("--chat-template gives one"),
@@ -167,6 +177,29 @@ fn plan_hint(error: &PlanError) -> Option<&'static str> {
         }
         _ => None,
     }
+}
+
+/// What llama.cpp said, when it is behind `error`.
+#[cfg(feature = "llama")]
+fn llama_error(error: &anyhow::Error) -> Option<&LlamaError> {
+    let of_a_profile = || error.downcast_ref::<ProfileError>().and_then(ProfileError::llama);
+    let of_a_pass = || error.downcast_ref::<PassError>().map(|error| &error.error);
+    error.downcast_ref().or_else(of_a_profile).or_else(of_a_pass)
+}
+
+/// Which flags need less memory.
+#[cfg(feature = "llama")]
+fn memory_hint(error: &LlamaError) -> Option<&'static str> {
+    let LlamaError::Memory(missing) = error else { return None };
+    Some(match missing.allocation {
+        Allocation::Model { .. } => {
+            "-cmoe or -ncmoe N keep experts in the processor's memory, -ngl N puts fewer layers on the GPU, and a smaller quantisation needs less everywhere"
+        }
+        Allocation::Context { .. } => {
+            "a smaller -c, -b or -ub needs less, as do -ctk q8_0 -ctv q8_0; -nkvo keeps keys and values in the processor's memory"
+        }
+        Allocation::Batch { .. } => "a smaller -b or -ub needs less",
+    })
 }
 
 impl From<PrintError> for Failure {

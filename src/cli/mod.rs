@@ -5,22 +5,24 @@ mod console;
 mod failure;
 mod flags;
 mod output_files;
-mod replay_tables;
 #[cfg(feature = "llama")]
 mod supervised;
 
 use clap::error::ErrorKind;
-use clap::{CommandFactory, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 #[cfg(feature = "llama")]
 use commands::{bench, devices, eval, profile, refine, run, trace};
-use commands::{completions, inspect, man, merge, plan, prune, replay, report, verify};
+use commands::{completions, imatrix, inspect, man, merge, plan, prune, replay, report, verify};
 use console::Console;
 use failure::Failure;
 use std::ffi::OsString;
+#[cfg(feature = "llama")]
+use std::io::Write;
+use std::process::ExitCode;
 
 /// See which experts of a Mixture-of-Experts model your work activates, and cut the others out of its GGUF file.
 #[derive(Parser, Debug)]
-#[command(name = "moeslice", version, about, max_term_width = 100)]
+#[command(name = "moeslice", version, about, max_term_width = 100, args_override_self = true)]
 #[command(
     after_help = "Exit codes: 0 done, 1 failed while running, 2 wrong arguments, 3 the input is not usable, \
                   4 the device stopped answering, 130 interrupted."
@@ -31,6 +33,9 @@ struct Cli {
     /// Say nothing but errors
     #[arg(short, long, global = true)]
     quiet: bool,
+    /// Colours in what is printed
+    #[arg(long, global = true, value_name = "WHEN", default_value = "auto")]
+    color: ColorChoice,
     /// Show llama.cpp's log
     #[arg(short, long, global = true, conflicts_with = "quiet")]
     verbose: bool,
@@ -52,6 +57,8 @@ enum Command {
     Plan(plan::PlanArgs),
     /// Cut experts out of a model, by a usage file or a plan
     Prune(Box<prune::PruneArgs>),
+    /// Cut an importance matrix as its model was cut, to requantise the pruned model with it
+    Imatrix(imatrix::ImatrixArgs),
     /// Check that a pruned model is a true cut of its base
     Verify(verify::VerifyArgs),
     /// Record which experts each token goes to, and which came close, for `replay`
@@ -83,17 +90,39 @@ enum Command {
     Man,
 }
 
+/// Runs the program with `arguments`, the first being its name, and ends it. To be called before there are threads.
+pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
+    #[cfg(feature = "llama")]
+    crate::sys::remove_empty_variables("LLAMA_ARG_");
+    let code = main(arguments);
+    #[cfg(feature = "llama")]
+    if crate::llama::Backend::has_gpu_driver() {
+        // At the end of the process, ggml lets go of a driver that is gone by then.
+        let _ = std::io::stdout().flush();
+        let _ = std::io::stderr().flush();
+        crate::sys::exit_at_once(code);
+    }
+    ExitCode::from(code)
+}
+
 /// Runs the program with `arguments`, the first being its name; gives the exit code.
 pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
-    let arguments: Vec<OsString> = arguments.into_iter().collect();
-    let cli = match Cli::try_parse_from(long_flags(arguments.iter().cloned())) {
+    let given: Vec<OsString> = arguments.into_iter().collect();
+    let arguments = match translated(given.iter().cloned()) {
+        Ok(arguments) => arguments,
+        Err(what) => {
+            console::say(&format!("error: {what}"));
+            return 2;
+        }
+    };
+    let cli = match Cli::try_parse_from(arguments) {
         Ok(cli) => cli,
         Err(help) if help.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = help.print();
             return 2;
         }
         Err(error) if error.use_stderr() => {
-            console::say(&one_line(&error.render().to_string(), &arguments));
+            console::say(&refusal(&error, &given));
             return 2;
         }
         Err(help) => {
@@ -109,7 +138,7 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             supervised::Role::Alone => {}
             supervised::Role::Child(parent) => supervised::begin(parent),
             supervised::Role::Parent(limit) => {
-                return supervised::watch(&arguments, limit, Console { quiet: cli.quiet });
+                return supervised::watch(&given, limit, console(&cli));
             }
         }
     }
@@ -119,17 +148,35 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
     }
 }
 
+/// The arguments with our names in place of llama.cpp's, and files in place of names of downloads.
+fn translated(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsString>, String> {
+    let arguments = flags::names::translate(arguments)?;
+    #[cfg(feature = "llama")]
+    let arguments = flags::hf::find_models(arguments)?;
+    Ok(arguments)
+}
+
+fn console(cli: &Cli) -> Console {
+    Console {
+        quiet: cli.quiet,
+        color: cli.color,
+        #[cfg(feature = "llama")]
+        verbose: cli.verbose,
+    }
+}
+
 fn dispatch(cli: &Cli) -> Result<(), Failure> {
-    let console = Console { quiet: cli.quiet };
+    let console = console(cli);
     match &cli.command {
         #[cfg(feature = "llama")]
         Command::Run(args) => run::run(args, console),
         #[cfg(feature = "llama")]
         Command::Profile(args) => profile::profile(args, console),
-        Command::Report(args) => report::report(args),
+        Command::Report(args) => report::report(args, console),
         Command::Merge(args) => merge::merge(args, console),
         Command::Plan(args) => plan::plan(args, console),
         Command::Prune(args) => prune::prune(args, console),
+        Command::Imatrix(args) => imatrix::imatrix(args, console),
         Command::Verify(args) => verify::verify(args, console),
         #[cfg(feature = "llama")]
         Command::Trace(args) => trace::trace(args, console),
@@ -148,6 +195,18 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
     }
 }
 
+/// Why the arguments are wrong. A flag of llama.cpp that moeslice does not have is named as such.
+fn refusal(error: &clap::Error, arguments: &[OsString]) -> String {
+    use clap::error::{ContextKind, ContextValue};
+    if let (ErrorKind::UnknownArgument, Some(ContextValue::String(name))) =
+        (error.kind(), error.get(ContextKind::InvalidArg))
+        && let Some(why) = flags::names::refusal(name)
+    {
+        return format!("error: {why}");
+    }
+    one_line(&error.render().to_string(), arguments)
+}
+
 /// What clap has to say about wrong `arguments`, without the usage that it adds.
 fn one_line(message: &str, arguments: &[OsString]) -> String {
     let first: Vec<&str> =
@@ -159,32 +218,4 @@ fn one_line(message: &str, arguments: &[OsString]) -> String {
     let command = command.and_then(|name| program.find_subcommand(name));
     let command = command.map(|command| format!("{} ", command.get_name())).unwrap_or_default();
     format!("{}{tip}; see moeslice {command}--help", first.join(" "))
-}
-
-/// llama.cpp's short flags of several letters, which the usual rules would read as several flags of one letter, and
-/// its long names that differ from ours.
-const SHORT_FLAGS: [(&str, &str); 8] = [
-    ("-fa", "--flash-attn"),
-    ("--n-gpu-layers", "--gpu-layers"),
-    ("-ub", "--ubatch-size"),
-    ("-ngl", "--gpu-layers"),
-    ("-dev", "--device"),
-    ("-ot", "--override-tensor"),
-    ("-cmoe", "--cpu-moe"),
-    ("-ncmoe", "--n-cpu-moe"),
-];
-
-/// Replaces the flags in [`SHORT_FLAGS`] by our long ones, up to a `--`.
-fn long_flags(arguments: impl IntoIterator<Item = OsString>) -> Vec<OsString> {
-    let mut rest = false;
-    let rename = |argument: OsString| {
-        rest |= argument == "--";
-        let Some(text) = argument.to_str().filter(|_| !rest) else { return argument };
-        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
-        match SHORT_FLAGS.iter().find(|(short, _)| *short == name) {
-            Some((_, long)) => value.map_or((*long).into(), |value| format!("{long}={value}").into()),
-            None => argument,
-        }
-    };
-    arguments.into_iter().map(rename).collect()
 }

@@ -2,9 +2,9 @@
 
 use crate::arch::{GatingFunction, Mask};
 use crate::llama::{Node, ObserveError, Observer, Site};
-use crate::moe::{Experts, KeptError, KeptExperts, LayerKind};
+use crate::moe::{ExpertLayer, Experts, KeptError, KeptExperts, LayerKind, Role};
 use crate::slice::Remap;
-use std::collections::BTreeMap;
+use std::collections::{BTreeMap, BTreeSet};
 use thiserror::Error;
 
 /// Writes -inf into the router nodes of the experts that do not stay, so that the whole model computes what the cut
@@ -27,7 +27,9 @@ struct MaskedLayer {
     n_expert_used: usize,
     /// For layers with a table: its rewriting, and the kept ids that new ids stand for.
     table: Option<(Remap, Vec<u32>)>,
-    reached: bool,
+    /// The sites without which the mask has holes: of each list, one at least.
+    needed: Vec<Vec<Site>>,
+    reached: BTreeSet<Site>,
 }
 
 /// Why a model cannot run as if it had been cut.
@@ -45,13 +47,16 @@ pub enum MaskError {
     /// No model can be cut so.
     #[error(transparent)]
     Kept(#[from] KeptError),
-    /// A layer whose experts were to be masked was not seen in the graph.
+    /// A layer whose experts were to be masked was not seen in the graph, or not all of what selects them.
     #[error(
-        "the experts of layer {layer} were never masked: its router did not appear under the expected name while the model ran"
+        "the experts of layer {layer} were not masked: while the model ran, there was no {} in its graph",
+        sites.iter().map(|site| site.name()).collect::<Vec<_>>().join(" or ")
     )]
     NeverReached {
         /// The layer.
         layer: u32,
+        /// The nodes, one of which was expected.
+        sites: Vec<Site>,
     },
 }
 
@@ -85,11 +90,17 @@ impl ExpertMask {
             ids.iter().for_each(|&id| stays[id as usize] = true);
             let table = matches!(layer.kind, LayerKind::Hash)
                 .then(|| (Remap::new(ids, layer.n_expert), ids.to_vec()));
-            let masked =
-                MaskedLayer { stays, n_expert_used: layer.n_expert_used as usize, table, reached: false };
+            let masked = MaskedLayer {
+                stays,
+                n_expert_used: layer.n_expert_used as usize,
+                needed: needed(layer, experts.gate, &sites),
+                table,
+                reached: BTreeSet::new(),
+            };
             Some((layer.layer, masked))
         });
-        Ok(Self { sites, layers: cut.collect(), proven, values: Vec::new(), ids: Vec::new() })
+        let layers = cut.collect();
+        Ok(Self { sites, layers, proven, values: Vec::new(), ids: Vec::new() })
     }
 
     /// Whether masked models of the architecture have been compared with cut ones.
@@ -97,16 +108,44 @@ impl ExpertMask {
         self.proven
     }
 
-    /// To be asked when a pass is over: a layer that was not masked ran with all of its experts.
+    /// To be asked when a pass is over: in a layer that was not masked, or not at every site that selects, experts
+    /// took part that were to be left out.
     ///
     /// # Errors
-    /// Names the first such layer.
+    /// Names the first such layer, and what was missing.
     pub fn check_reached(&self) -> Result<(), MaskError> {
-        match self.layers.iter().find(|(_, masked)| !masked.reached) {
-            Some((&layer, _)) => Err(MaskError::NeverReached { layer }),
-            None => Ok(()),
+        for (&layer, masked) in &self.layers {
+            let missing =
+                masked.needed.iter().find(|sites| !sites.iter().any(|site| masked.reached.contains(site)));
+            if let Some(sites) = missing {
+                return Err(MaskError::NeverReached { layer, sites: sites.clone() });
+            }
         }
+        Ok(())
     }
+}
+
+/// The sites of a layer without which the mask has holes, of each list one at least.
+fn needed(layer: &ExpertLayer, gate: Option<GatingFunction>, sites: &[Site]) -> Vec<Vec<Site>> {
+    if layer.kind == LayerKind::Hash {
+        return vec![vec![Site::Topk]];
+    }
+    let renamed = gate == Some(GatingFunction::SoftmaxOfSelected);
+    let has = |role| layer.tensor(role).is_some();
+    let mut needed = Vec::new();
+    // A bias is added to what was masked before it, and makes numbers of it that can be selected.
+    if has(Role::RouterBias) {
+        needed.push(vec![if renamed { Site::Probs } else { Site::LogitsBiased }]);
+    }
+    if has(Role::SelectionBias) {
+        needed.push(vec![Site::ProbsBiased, Site::LogitsBiased]);
+    }
+    // Where nothing is added behind them, the scores go by one name or another.
+    let mut scores = vec![Site::Logits];
+    scores.extend(sites.iter().copied().find(|&site| site == Site::Probs));
+    scores.extend((!has(Role::SelectionBias)).then_some(Site::ProbsBiased));
+    needed.push(scores);
+    needed
 }
 
 impl Observer for ExpertMask {
@@ -119,9 +158,9 @@ impl Observer for ExpertMask {
     }
 
     fn observe(&mut self, node: &mut Node<'_>) -> Result<(), ObserveError> {
-        let Some((_, layer)) = node.site() else { return Ok(()) };
+        let Some((site, layer)) = node.site() else { return Ok(()) };
         let Some(masked) = self.layers.get_mut(&layer) else { return Ok(()) };
-        masked.reached = true;
+        masked.reached.insert(site);
         let n_expert = masked.stays.len();
         let width = node.dims()[0];
         let wrong_width = |expected: usize| ObserveError::Layout {

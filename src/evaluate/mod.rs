@@ -8,6 +8,8 @@ mod error;
 mod figures;
 #[cfg(feature = "llama")]
 mod mask;
+#[cfg(feature = "llama")]
+mod measure;
 mod pair;
 #[cfg(feature = "llama")]
 mod reference;
@@ -32,11 +34,13 @@ pub use error::EvalError;
 #[cfg(feature = "llama")]
 pub use mask::{ExpertMask, MaskError};
 #[cfg(feature = "llama")]
+pub use measure::{Losses, measure, measure_and_keep, measure_until};
+#[cfg(feature = "llama")]
 pub use reference::{InStep, Reference, StoredRows};
 #[cfg(feature = "llama")]
 pub use refine::{Exchange, Refined, exchanged, exchanges, is_better, refine};
 #[cfg(feature = "llama")]
-pub use scorer::{EvalCorpus, Losses, Scorer, Unobserved, measure, measure_and_keep, measure_until, scored};
+pub use scorer::{EvalCorpus, Scorer, Unobserved, scored};
 #[cfg(feature = "llama")]
 pub use texts::{TextOptions, search_parts, windows};
 #[cfg(feature = "llama")]

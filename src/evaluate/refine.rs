@@ -1,7 +1,7 @@
 //! A plan made better by trial: experts next to the cut are exchanged, and what helps stays.
 
 use super::figures::TokenLoss;
-use super::scorer::Losses;
+use super::measure::Losses;
 use super::{EvalError, Mean, WhatIf};
 use crate::moe::{ExpertLayer, Experts, KeptExperts, LayerKind};
 use crate::progress::{Progress, Silent};

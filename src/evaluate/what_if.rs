@@ -1,7 +1,8 @@
 //! A model that is measured as if it had been cut, again and again, while it is loaded once and nothing is written.
 
+use super::measure::{Losses, measure, measure_and_keep, measure_until};
 use super::reference::{Reference, StoredRows};
-use super::scorer::{EvalCorpus, Losses, Scorer, measure, measure_and_keep, measure_until};
+use super::scorer::{EvalCorpus, Scorer};
 use super::{EvalError, ExpertMask};
 use crate::llama::Model;
 use crate::moe::{Experts, KeptExperts};

@@ -38,6 +38,16 @@ where
     deserializer.deserialize_map(Unique(PhantomData))
 }
 
+/// As [`deserialize`], for a field that may be absent.
+pub(crate) fn deserialize_some<'de, D, K, V>(deserializer: D) -> Result<Option<BTreeMap<K, V>>, D::Error>
+where
+    D: Deserializer<'de>,
+    K: Ord + FromStr + fmt::Display,
+    V: Deserialize<'de>,
+{
+    deserialize(deserializer).map(Some)
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -156,6 +156,7 @@ impl Backend {
     /// The kinds of memory that tensors can be put into: each device's own, and those of the processor that a device
     /// reaches fast.
     pub fn buffer_types(&self) -> Vec<BufferType> {
+        prepare_devices(None);
         let mut all: Vec<BufferType> = Vec::new();
         let devices = self.devices();
         let own = devices.iter().map(Device::buffer_type);
@@ -238,6 +239,7 @@ impl Device {
 
     /// Its own memory.
     pub fn buffer_type(&self) -> BufferType {
+        prepare_devices(Some(std::slice::from_ref(self)));
         // SAFETY: devices live until the process ends, and each has a kind of memory with a name.
         unsafe {
             let raw = ffi::ggml_backend_dev_buffer_type(self.raw);

@@ -65,6 +65,40 @@ pub struct ContextOptions {
     pub settings: ContextSettings,
 }
 
+/// llama.cpp's parameters for `options`, without what watches the context.
+pub(super) fn context_params(options: &ContextOptions) -> ffi::llama_context_params {
+    let settings = &options.settings;
+    let n_seq = options.n_seq.max(1);
+    // SAFETY: returns a plain struct.
+    let mut params = unsafe { ffi::llama_context_default_params() };
+    params.n_ctx = if options.kv_unified { options.n_ctx } else { options.n_ctx.saturating_mul(n_seq) };
+    params.n_seq_max = n_seq;
+    params.n_batch = options.n_batch;
+    params.n_ubatch = options.n_ubatch.min(options.n_batch);
+    params.kv_unified = options.kv_unified;
+    params.n_threads = settings.threads as i32;
+    params.n_threads_batch = settings.threads_batch as i32;
+    params.no_perf = true;
+    params.flash_attn_type = match settings.flash_attention {
+        FlashAttention::Auto => ffi::LLAMA_FLASH_ATTN_TYPE_AUTO,
+        FlashAttention::On => ffi::LLAMA_FLASH_ATTN_TYPE_ENABLED,
+        FlashAttention::Off => ffi::LLAMA_FLASH_ATTN_TYPE_DISABLED,
+    };
+    params.type_k = settings.cache_k.0;
+    params.type_v = settings.cache_v.0;
+    params.offload_kqv = settings.kv_offload;
+    params.op_offload = settings.op_offload;
+    params.moe_cache_size = settings.moe_cache_bytes;
+    if options.part == ModelPart::Mtp {
+        params.ctx_type = ffi::LLAMA_CONTEXT_TYPE_MTP;
+    }
+    if options.outputs == PassOutputs::None {
+        params.embeddings = true;
+        params.pooling_type = ffi::LLAMA_POOLING_TYPE_LAST;
+    }
+    params
+}
+
 /// A context of a model.
 ///
 /// When llama.cpp has thrown an exception in it, as it does when a device is lost, the context is not freed: its
@@ -88,36 +122,9 @@ impl<'m> Context<'m> {
     /// When llama.cpp cannot, mostly for want of memory.
     pub fn new(model: &'m Model, options: &ContextOptions) -> Result<Context<'m>, LlamaError> {
         let settings = &options.settings;
-        let n_seq = options.n_seq.max(1);
-        let n_ctx = if options.kv_unified { options.n_ctx } else { options.n_ctx.saturating_mul(n_seq) };
         let watch = Box::new(UnsafeCell::new(Watch::default()));
-        // SAFETY: returns a plain struct.
-        let mut params = unsafe { ffi::llama_context_default_params() };
-        params.n_ctx = n_ctx;
-        params.n_seq_max = n_seq;
-        params.n_batch = options.n_batch;
-        params.n_ubatch = options.n_ubatch.min(options.n_batch);
-        params.kv_unified = options.kv_unified;
-        params.n_threads = settings.threads as i32;
-        params.n_threads_batch = settings.threads_batch as i32;
-        params.no_perf = true;
-        params.flash_attn_type = match settings.flash_attention {
-            FlashAttention::Auto => ffi::LLAMA_FLASH_ATTN_TYPE_AUTO,
-            FlashAttention::On => ffi::LLAMA_FLASH_ATTN_TYPE_ENABLED,
-            FlashAttention::Off => ffi::LLAMA_FLASH_ATTN_TYPE_DISABLED,
-        };
-        params.type_k = settings.cache_k.0;
-        params.type_v = settings.cache_v.0;
-        params.offload_kqv = settings.kv_offload;
-        params.op_offload = settings.op_offload;
-        params.moe_cache_size = settings.moe_cache_bytes;
-        if options.part == ModelPart::Mtp {
-            params.ctx_type = ffi::LLAMA_CONTEXT_TYPE_MTP;
-        }
-        if options.outputs == PassOutputs::None {
-            params.embeddings = true;
-            params.pooling_type = ffi::LLAMA_POOLING_TYPE_LAST;
-        }
+        let mut params = context_params(options);
+        let n_ctx = params.n_ctx;
         if settings.observed {
             params.cb_eval = Some(on_node);
             params.cb_eval_user_data = watch.get().cast();
@@ -265,6 +272,12 @@ impl<'m> Context<'m> {
         // SAFETY: a row has as many floats as the model puts out or the vocabulary has tokens, and stays until the next
         // batch.
         Ok((!row.is_null()).then(|| unsafe { std::slice::from_raw_parts(row, length) }))
+    }
+
+    /// The devices that have multiplied matrices, the one with most of them first.
+    pub fn devices(&self) -> Vec<String> {
+        // SAFETY: no callback runs now, so nobody else looks at the watch.
+        unsafe { (*self.watch.get()).devices() }
     }
 
     fn run(

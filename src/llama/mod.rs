@@ -8,7 +8,10 @@ mod backend;
 mod batch;
 mod chat;
 mod context;
+mod download;
 mod error;
+#[cfg(feature = "faults")]
+pub mod faulty;
 #[allow(
     non_upper_case_globals,
     non_camel_case_types,
@@ -23,6 +26,7 @@ mod ffi {
     //! The raw bindings, as bindgen writes them.
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 }
+mod fit;
 mod log;
 mod memory;
 mod model;
@@ -40,7 +44,9 @@ pub use backend::{Backend, BufferType, Device, DeviceKind};
 pub use batch::Batch;
 pub use chat::{ChatTemplate, PromptPart};
 pub use context::{Context, ContextOptions, ModelPart, PassOutputs, max_sequences};
+pub use download::Download;
 pub use error::{Allocation, LlamaError, LogTail, MissingMemory, ObserveError};
+pub use fit::Fit;
 pub use log::{set_log_sink, set_verbose};
 pub use model::Model;
 pub use node::{Node, Site, SourceNode};

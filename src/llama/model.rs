@@ -116,6 +116,12 @@ impl Model {
         }
     }
 
+    /// Whether an indexer chooses which stored keys and values a token attends to.
+    pub fn has_indexer(&self) -> bool {
+        // SAFETY: the model is alive.
+        unsafe { ffi::moeslice_model_has_indexer(self.raw.as_ptr()) }
+    }
+
     /// Whether a GPU holds layers of the model, or computes with weights that lie in the processor's memory.
     pub fn uses_gpu(&self) -> bool {
         self.devices().iter().any(Device::is_gpu)
@@ -136,7 +142,9 @@ impl Model {
     /// Tokens of a sequence beyond which llama.cpp computes positions in another way.
     pub(crate) fn n_ctx_original(&self) -> u32 {
         // SAFETY: the model is alive.
-        unsafe { ffi::moeslice_model_n_ctx_original(self.raw.as_ptr()) }.max(1)
+        let tokens = unsafe { ffi::moeslice_model_n_ctx_original(self.raw.as_ptr()) };
+        // A model of which the vocabulary alone was loaded does not know.
+        if tokens == 0 { u32::MAX } else { tokens }
     }
 
     /// Numbers in an embedding that the model puts out.

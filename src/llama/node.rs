@@ -43,25 +43,31 @@ pub enum Site {
 }
 
 impl Site {
+    const ALL: [(Site, &str); 14] = [
+        (Site::Logits, "ffn_moe_logits"),
+        (Site::LogitsBiased, "ffn_moe_logits_biased"),
+        (Site::Probs, "ffn_moe_probs"),
+        (Site::ProbsBiased, "ffn_moe_probs_biased"),
+        (Site::Argsort, "ffn_moe_argsort"),
+        (Site::Topk, "ffn_moe_topk"),
+        (Site::Weights, "ffn_moe_weights"),
+        (Site::WeightsSoftmax, "ffn_moe_weights_softmax"),
+        (Site::WeightsNorm, "ffn_moe_weights_norm"),
+        (Site::WeightsScaled, "ffn_moe_weights_scaled"),
+        (Site::Down, "ffn_moe_down"),
+        (Site::DownScaled, "ffn_moe_down_scaled"),
+        (Site::DownBiased, "ffn_moe_down_biased"),
+        (Site::Weighted, "ffn_moe_weighted"),
+    ];
+
     /// The site of a node's name without its layer, such as `ffn_moe_topk`.
     pub fn named(base: &str) -> Option<Site> {
-        Some(match base {
-            "ffn_moe_logits" => Site::Logits,
-            "ffn_moe_logits_biased" => Site::LogitsBiased,
-            "ffn_moe_probs" => Site::Probs,
-            "ffn_moe_probs_biased" => Site::ProbsBiased,
-            "ffn_moe_argsort" => Site::Argsort,
-            "ffn_moe_topk" => Site::Topk,
-            "ffn_moe_weights" => Site::Weights,
-            "ffn_moe_weights_softmax" => Site::WeightsSoftmax,
-            "ffn_moe_weights_norm" => Site::WeightsNorm,
-            "ffn_moe_weights_scaled" => Site::WeightsScaled,
-            "ffn_moe_down" => Site::Down,
-            "ffn_moe_down_scaled" => Site::DownScaled,
-            "ffn_moe_down_biased" => Site::DownBiased,
-            "ffn_moe_weighted" => Site::Weighted,
-            _ => return None,
-        })
+        Self::ALL.iter().find(|(_, name)| *name == base).map(|(site, _)| *site)
+    }
+
+    /// The name of its nodes without their layer.
+    pub fn name(self) -> &'static str {
+        Self::ALL.iter().find(|(site, _)| *site == self).map_or("", |(_, name)| name)
     }
 
     /// Splits a node's name, `BASE-LAYER`, exactly: "ffn_moe_topk-3 (view)" is no site.

@@ -1,5 +1,6 @@
 //! Observers of the running graph, and the callback through which llama.cpp shows it.
 
+use super::backend::text;
 use super::error::ObserveError;
 use super::ffi;
 use super::node::Node;
@@ -75,6 +76,8 @@ impl Observer for Observers<'_> {
 pub(super) struct Watch {
     observer: Option<*mut dyn Observer>,
     error: Option<ObserveError>,
+    /// Matrices multiplied into each kind of memory.
+    multiplied: Vec<(ffi::ggml_backend_buffer_type_t, u64)>,
 }
 
 impl Watch {
@@ -89,6 +92,48 @@ impl Watch {
             std::mem::transmute::<*mut (dyn Observer + '_), *mut (dyn Observer + 'static)>(observer)
         });
         self.error = None;
+    }
+
+    /// Notes where a node is computed that is about to be.
+    ///
+    /// # Safety
+    /// `raw` must be a node of a graph that is alive.
+    unsafe fn note(&mut self, raw: *const ffi::ggml_tensor) {
+        // SAFETY: by this function's contract.
+        let node = unsafe { &*raw };
+        if !matches!(node.op, ffi::GGML_OP_MUL_MAT | ffi::GGML_OP_MUL_MAT_ID) || node.buffer.is_null() {
+            return;
+        }
+        // SAFETY: a live buffer.
+        let memory = unsafe { ffi::ggml_backend_buffer_get_type(node.buffer) };
+        match self.multiplied.iter_mut().find(|(known, _)| *known == memory) {
+            Some((_, count)) => *count += 1,
+            None => self.multiplied.push((memory, 1)),
+        }
+    }
+
+    /// The devices that computed, by what they have multiplied.
+    pub(super) fn devices(&self) -> Vec<String> {
+        let mut devices: Vec<(String, u64)> = Vec::new();
+        for &(memory, count) in &self.multiplied {
+            // SAFETY: kinds of memory live until the process ends; those of the processor may have no device.
+            let name = unsafe {
+                let device = ffi::ggml_backend_buft_get_device(memory);
+                // The processor computes in memory that a device reaches fast.
+                let host = !device.is_null() && ffi::ggml_backend_dev_host_buffer_type(device) == memory;
+                if device.is_null() || host {
+                    "CPU".to_owned()
+                } else {
+                    text(ffi::ggml_backend_dev_name(device))
+                }
+            };
+            match devices.iter_mut().find(|(known, _)| *known == name) {
+                Some((_, sum)) => *sum += count,
+                None => devices.push((name, count)),
+            }
+        }
+        devices.sort_by_key(|(_, count)| std::cmp::Reverse(*count));
+        devices.into_iter().map(|(name, _)| name).collect()
     }
 
     /// Takes the observer away; returns what went wrong in it.
@@ -111,6 +156,10 @@ pub(super) unsafe extern "C" fn on_node(
     // SAFETY: the context hands over its `Watch`, which outlives it, and calls from the thread that decodes.
     let watch = unsafe { &mut *user_data.cast::<Watch>() };
     went_on();
+    if ask {
+        // SAFETY: llama.cpp shows nodes of the graph that it computes.
+        unsafe { watch.note(raw) };
+    }
     let Some(observer) = watch.observer.filter(|_| watch.error.is_none()) else { return !ask };
     let outcome = catch_unwind(AssertUnwindSafe(|| {
         // SAFETY: by the contract of `begin`, and since llama.cpp makes one call at a time.

@@ -60,7 +60,7 @@ pub fn over_layers<'a>(
     for layer in &usage.layers {
         let Some(sums) = pick(layer) else { continue };
         let kept = keep.layer(layer.layer);
-        if let Some(share) = share(sums, kept) {
+        if let Some(share) = covered(sums, kept) {
             shares.push((layer.layer, share));
         }
     }
@@ -74,8 +74,9 @@ pub fn over_layers<'a>(
     Some(Coverage { mean, worst, worst_layer })
 }
 
-/// Selections of the kept experts over all selections, one correctly rounded division; `None` without selections.
-fn share(sums: &ExpertSums, kept: Option<&[u32]>) -> Option<f64> {
+/// The share of a layer's routing that the kept experts cover, all of it where nothing is said of the layer: one
+/// correctly rounded division; `None` without selections.
+pub fn covered(sums: &ExpertSums, kept: Option<&[u32]>) -> Option<f64> {
     let all: u64 = sums.count.iter().sum();
     let kept = match kept {
         None => all,

@@ -12,7 +12,7 @@ mod planner;
 mod target;
 
 pub use choose::{Choice, Ties, check_early, choose};
-pub use coverage::{Coverage, Coverages, coverage, over_layers};
+pub use coverage::{Coverage, Coverages, coverage, covered, over_layers};
 pub use error::{PlanError, PlanFault, PlanFileError};
 pub use pins::{PinSyntaxError, Pins};
 pub use planner::{Planner, SizeOf, largest_fitting};

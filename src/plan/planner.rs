@@ -61,6 +61,17 @@ impl<'a> Planner<'a> {
         Ok(Planner { usage, experts, score, blend, pins, scores })
     }
 
+    /// This planner with another usage of the same model, such as half of its own.
+    ///
+    /// # Errors
+    /// When the usage cannot be ranked.
+    pub fn with_usage<'b>(&self, usage: &'b Usage) -> Result<Planner<'b>, PlanError>
+    where
+        'a: 'b,
+    {
+        Planner::new(usage, self.experts, self.score, self.blend, self.pins)
+    }
+
     /// The usage.
     pub fn usage(&self) -> &Usage {
         self.usage

@@ -1,6 +1,12 @@
 //! From texts and a model to the usage of its experts.
 
 #[cfg(feature = "llama")]
+mod counting;
+#[cfg(feature = "llama")]
+mod error;
+#[cfg_attr(not(feature = "llama"), allow(dead_code))]
+mod halves;
+#[cfg(feature = "llama")]
 mod mtp_pass;
 #[cfg(feature = "llama")]
 mod norms;
@@ -8,6 +14,8 @@ mod norms;
 mod outline;
 #[cfg(feature = "llama")]
 mod pass;
+#[cfg(feature = "llama")]
+mod profiled;
 #[cfg(feature = "llama")]
 mod routing;
 mod tally;
@@ -17,11 +25,15 @@ mod trace_pass;
 mod trace_recorder;
 
 #[cfg(feature = "llama")]
+pub use error::ProfileError;
+#[cfg(feature = "llama")]
 pub use norms::NormsObserver;
 #[cfg(feature = "llama")]
 pub use outline::{Outline, OutlineCorpus, outline};
 #[cfg(feature = "llama")]
-pub use pass::{Circumstances, Profile, ProfileError, ProfileOptions, profile};
+pub use pass::{ProfileOptions, profile};
+#[cfg(feature = "llama")]
+pub use profiled::{Circumstances, Profile};
 #[cfg(feature = "llama")]
 pub use routing::{RoutingObserver, Ubatches};
 pub use tally::{BadSelection, LayerShape, Tally, TallyError};

@@ -1,6 +1,7 @@
 //! What a pass would run, without running it.
 
-use super::pass::{Prepared, ProfileError, ProfileOptions, prepare};
+use super::error::ProfileError;
+use super::pass::{Prepared, ProfileOptions, prepare};
 use crate::corpus::CorpusText;
 use crate::llama::Model;
 use crate::moe::Experts;

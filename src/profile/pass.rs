@@ -1,24 +1,21 @@
 //! The profile pass: every window of every corpus through the model, routing observed.
 
+use super::counting::Counting;
+use super::error::ProfileError;
+use super::halves::Halves;
 use super::mtp_pass::MtpPass;
 use super::norms::NormsObserver;
-use super::routing::{RoutingObserver, Ubatches};
+use super::profiled::Profile;
+use super::routing::RoutingObserver;
 use super::tally::{LayerShape, Tally, TallyError};
-use crate::corpus::{CHAT_DATE, CorpusText};
-use crate::llama::{LlamaError, Model, ModelPart, Node, ObserveError, Observer, Token};
-use crate::moe::{ExpertLayer, Experts, Identity, LayerKind};
+use crate::corpus::CorpusText;
+use crate::llama::{LlamaError, Model, ModelPart, Token};
+use crate::moe::{ExpertLayer, Experts, LayerKind};
 use crate::progress::Progress;
-use crate::usage::{
-    Corpus, HeldOut, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage, check_not_all_equal,
-};
-use crate::windows::{
-    Computed, CorpusPart, Cut, NoPass, PassConfig, PassError, PassNeeds, Runner, TokenizeError, Window,
-    WindowObserver, WindowOptions, Windows,
-};
+use crate::usage::{Corpus, HeldOut, LayerUsage, check_not_all_equal};
+use crate::windows::{CorpusPart, Cut, PassConfig, PassNeeds, Runner, Window, WindowOptions, Windows};
 use std::collections::BTreeMap;
-use std::path::Path;
-use std::time::{Duration, Instant};
-use thiserror::Error;
+use std::time::Instant;
 
 /// How to profile.
 #[derive(Clone, Debug)]
@@ -42,90 +39,6 @@ pub struct ProfileOptions {
     /// Whether the routing in the block of multi-token prediction is watched as well, where
     /// [`Experts::mtp_that_runs`] names one. The model has to be loaded with it.
     pub mtp: bool,
-}
-
-/// Why a profile could not be made.
-#[derive(Debug, Error)]
-#[non_exhaustive]
-pub enum ProfileError {
-    /// The model cannot be run for its routing.
-    #[error(transparent)]
-    NoPass(#[from] NoPass),
-    /// A text did not become tokens.
-    #[error(transparent)]
-    Text(#[from] TokenizeError),
-    /// No token in all the texts.
-    #[error("the corpus {corpus:?} has no tokens: there is nothing to profile in it")]
-    NoTokens {
-        /// The corpus.
-        corpus: String,
-    },
-    /// llama.cpp or an observer failed.
-    #[error("{corpus:?}, {error}")]
-    Window {
-        /// The corpus that was running.
-        corpus: String,
-        /// How far the pass had come, and what went wrong.
-        error: PassError,
-    },
-    /// The model gave no number to choose a token by.
-    #[error("{corpus:?}: the logits are not numbers, so there is no token to go on with")]
-    NoNextToken {
-        /// The corpus that was running.
-        corpus: String,
-    },
-    /// llama.cpp failed before the first window.
-    #[error(transparent)]
-    Llama(#[from] LlamaError),
-    /// The figures cannot be right.
-    #[error(transparent)]
-    Tally(#[from] TallyError),
-    /// The figures contradict each other.
-    #[error("the figures of the profile do not agree, so nothing is written: {what}")]
-    Inconsistent {
-        /// Layer, corpus and numbers.
-        what: String,
-    },
-}
-
-impl ProfileError {
-    /// What llama.cpp or an observer said, when one of them failed.
-    pub fn llama(&self) -> Option<&LlamaError> {
-        match self {
-            ProfileError::Llama(error) => Some(error),
-            ProfileError::Window { error, .. } => Some(&error.error),
-            _ => None,
-        }
-    }
-
-    /// Whether the user ended the pass.
-    pub fn is_interrupt(&self) -> bool {
-        matches!(self, ProfileError::Text(TokenizeError::Interrupted))
-            || matches!(self.llama(), Some(LlamaError::Interrupted))
-    }
-}
-
-/// What a pass gives.
-#[derive(Clone, Debug)]
-pub struct Profile {
-    /// The corpora with the tokens that were profiled.
-    pub corpora: Vec<Corpus>,
-    /// The layers.
-    pub layers: Vec<LayerUsage>,
-    /// Tokens handed to llama.cpp at once.
-    pub batch_size: u32,
-    /// Tokens computed at once, at most.
-    pub ubatch_size: u32,
-    /// Whether the windows of a batch shared one store of keys and values.
-    pub kv_unified: bool,
-    /// How the trunk was computed.
-    pub ubatches: Ubatches,
-    /// From the first to the last window.
-    pub wall: Duration,
-    /// Whether conversations were rendered.
-    pub has_chats: bool,
-    /// What is not as one may expect.
-    pub remarks: Vec<String>,
 }
 
 /// What is known of a pass before the model computes anything.
@@ -190,12 +103,13 @@ pub fn profile(
     options: &ProfileOptions,
     progress: &mut dyn Progress,
 ) -> Result<Profile, ProfileError> {
-    let Prepared { config, mtp, windows, held_out } = prepare(model, experts, corpora, options)?;
+    let Prepared { config, mtp, mut windows, held_out } = prepare(model, experts, corpora, options)?;
     let answer_tokens = options.generate.unwrap_or(0);
+    let halves = Halves::tell_apart(&mut windows);
     let mut shapes = self::shapes(experts, |layer| layer.kind != LayerKind::Mtp);
     let mtp_shapes = self::shapes(experts, |layer| mtp == Some(layer.layer));
-    let mut mtp_tally = Tally::new(mtp_shapes.clone(), options.weights, windows.parts.len());
-    let mut tally = Tally::new(shapes.clone(), options.weights, windows.parts.len());
+    let mut mtp_tally = Tally::new(mtp_shapes.clone(), options.weights, halves.n_parts());
+    let mut tally = Tally::new(shapes.clone(), options.weights, halves.n_parts());
     let total = windows.n_tokens() + windows.n_answers() * u64::from(answer_tokens);
     let routing = RoutingObserver::new(&mut tally, options.weights);
     let mut pass = Pass {
@@ -206,7 +120,7 @@ pub fn profile(
             routing: if config.headless && !options.activations { routing.stopping_early() } else { routing },
             norms: options.activations.then(|| {
                 let threads = options.windows.settings.threads_batch as usize;
-                NormsObserver::new(&shapes, windows.parts.len(), &experts.architecture, threads)
+                NormsObserver::new(&shapes, halves.n_parts(), &experts.architecture, threads)
             }),
             mtp: mtp
                 .map(|_| MtpPass::new(model, &config.context, &mut mtp_tally, options.weights))
@@ -221,10 +135,11 @@ pub fn profile(
     let ubatches = pass.counting.routing.ubatches();
     let norms = pass.counting.norms.take().map(NormsObserver::finish).transpose();
     let mut norms = norms.map_err(LlamaError::from)?.unwrap_or_default();
+    let devices = pass.runner.devices();
     drop(pass);
     shapes.extend(mtp_shapes);
 
-    let tokens = tally.tokens().to_vec();
+    let tokens = halves.tokens(tally.tokens());
     let mut remarks = Vec::new();
     if windows.answers_without_beginning > 0 {
         remarks.push(format!(
@@ -243,9 +158,8 @@ pub fn profile(
             sums.activation = Some(activation);
         }
         let shape = shapes[&layer];
-        let counted = windows.parts.iter().zip(parts).zip(&tokens).filter(|(_, tokens)| **tokens > 0);
-        let apart = counted.map(|((part, sums), _)| (part.name.clone(), sums)).collect();
-        let usage = LayerUsage::join(layer, shape.n_expert_used, apart);
+        let (all, half) = halves.join(windows.parts.iter().map(|part| part.name.as_str()), &tokens, parts);
+        let usage = LayerUsage { half, ..LayerUsage::join(layer, shape.n_expert_used, all) };
         if usage.total.n_tokens == 0 {
             // Windows of one token have no step of multi-token prediction.
             remarks.push(format!("layer {layer}: no token went through this block of multi-token prediction, so it has no counts"));
@@ -267,7 +181,9 @@ pub fn profile(
         layers,
         batch_size: config.context.n_batch,
         ubatch_size: config.context.n_ubatch,
+        threads: config.context.settings.threads_batch,
         kv_unified: config.context.kv_unified,
+        devices,
         ubatches,
         wall,
         has_chats,
@@ -280,63 +196,6 @@ fn shapes(experts: &Experts, wanted: impl Fn(&ExpertLayer) -> bool) -> BTreeMap<
     let shape =
         |layer: &ExpertLayer| LayerShape { n_expert: layer.n_expert, n_expert_used: layer.n_expert_used };
     experts.layers.iter().filter(|layer| wanted(layer)).map(|layer| (layer.layer, shape(layer))).collect()
-}
-
-/// What watches the pass: the counts of the trunk, and the block of multi-token prediction behind it.
-struct Counting<'p> {
-    routing: RoutingObserver<'p>,
-    norms: Option<NormsObserver>,
-    mtp: Option<MtpPass<'p, 'p>>,
-}
-
-impl Counting<'_> {
-    /// What cannot be right is said after the first corpus, not after the last.
-    fn check(&mut self) -> Result<(), ProfileError> {
-        self.routing.tally().map_err(LlamaError::from)?.check()?;
-        if let Some(mtp) = &mut self.mtp {
-            mtp.observer.tally().map_err(LlamaError::from)?.check()?;
-        }
-        Ok(())
-    }
-}
-
-impl Observer for Counting<'_> {
-    fn wants(&mut self, node: &Node<'_>) -> bool {
-        let norms = self.norms.as_mut().is_some_and(|norms| norms.wants(node));
-        self.routing.wants(node) || norms
-    }
-
-    fn observe(&mut self, node: &mut Node<'_>) -> Result<(), ObserveError> {
-        if self.routing.wants(node) {
-            self.routing.observe(node)?;
-        }
-        match &mut self.norms {
-            Some(norms) => {
-                if norms.wants(node) {
-                    norms.observe(node)?;
-                }
-                Ok(())
-            }
-            None => Ok(()),
-        }
-    }
-
-    fn is_done(&self) -> bool {
-        self.routing.is_done()
-    }
-}
-
-impl WindowObserver for Counting<'_> {
-    fn begin_batch(&mut self, parts: &[u32]) -> Result<(), ObserveError> {
-        if let Some(norms) = &mut self.norms {
-            norms.begin_batch(parts)?;
-        }
-        self.routing.begin_batch(parts)
-    }
-
-    fn end_batch(&mut self, computed: &Computed<'_>) -> Result<(), LlamaError> {
-        self.mtp.as_mut().map_or(Ok(()), |mtp| mtp.follow(computed))
-    }
 }
 
 /// A pass that is running.
@@ -358,7 +217,7 @@ impl Pass<'_> {
                 self.answer(corpus, tokens.len() as u32, *part)?;
             }
         }
-        self.counting.check()
+        self.counting.check().map_err(ProfileError::from)
     }
 
     /// Lets the model go on after a window of `position` tokens: each time the likeliest token, until it ends or has
@@ -384,55 +243,4 @@ fn likeliest(logits: &[f32]) -> Option<Token> {
     let numbers = logits.iter().enumerate().filter(|(_, logit)| !logit.is_nan());
     let best = numbers.reduce(|best, next| if next.1 > best.1 { next } else { best });
     best.and_then(|(token, _)| Token::try_from(token).ok())
-}
-
-/// Where and with what a profile was made.
-#[derive(Clone, Debug)]
-pub struct Circumstances {
-    /// Version of llama.cpp.
-    pub llama_cpp: String,
-    /// The devices that computed.
-    pub devices: Vec<String>,
-    /// Variables of the environment that were set for the devices, as `NAME=VALUE`.
-    pub variables: Vec<String>,
-    /// Tokens of a window.
-    pub ctx_size: u32,
-}
-
-impl Profile {
-    /// The usage file of this profile.
-    ///
-    /// # Errors
-    /// When its figures contradict each other.
-    pub fn into_usage(
-        self,
-        file: &Path,
-        identity: &Identity,
-        circumstances: Circumstances,
-    ) -> Result<Usage, ProfileError> {
-        let usage = Usage {
-            schema: USAGE_SCHEMA.to_owned(),
-            model: ProfiledModel::new(file, identity),
-            run: Run {
-                moeslice: env!("CARGO_PKG_VERSION").to_owned(),
-                llama_cpp: Some(circumstances.llama_cpp),
-                imported_from: None,
-                merged_from: Vec::new(),
-                devices: circumstances.devices,
-                variables: circumstances.variables,
-                ctx_size: circumstances.ctx_size,
-                batch_size: self.batch_size,
-                ubatch_size: self.ubatch_size,
-                kv_unified: Some(self.kv_unified),
-                ubatches: Some(self.ubatches.count),
-                largest_ubatch: Some(self.ubatches.largest),
-                chat_date: self.has_chats.then(|| CHAT_DATE.to_owned()),
-                wall_seconds: self.wall.as_secs_f64(),
-            },
-            corpora: self.corpora,
-            layers: self.layers,
-        };
-        usage.check().map_err(|what| ProfileError::Inconsistent { what })?;
-        Ok(usage)
-    }
 }

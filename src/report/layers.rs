@@ -1,5 +1,6 @@
 //! How uneven the routing of each layer is.
 
+use super::wording::ratio;
 use crate::usage::{ExpertSums, Usage};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -101,6 +102,26 @@ impl LayerTable {
             median_max_min_ratio_live: median(live),
             layers_with_dead_experts: rows.iter().filter(|row| row.all.dead_experts > 0).count(),
             rows,
+        }
+    }
+}
+
+impl super::UsageReport {
+    /// The median of the layers, in a sentence or two.
+    pub(super) fn median_line(&self) -> String {
+        let layers = &self.layers;
+        let live = ratio(layers.median_max_min_ratio_live);
+        let dead = layers.layers_with_dead_experts;
+        let median = match layers.median_max_min_ratio {
+            Some(median) => format!("Median max/min ratio of the layers: {} (1 is even).", ratio(median)),
+            None => "The median max/min ratio of the layers is infinite, by experts never selected.".into(),
+        };
+        match dead {
+            0 => format!("{median} No expert is dead."),
+            _ => format!(
+                "{median} {dead} of {} layers have dead experts; without those the median is {live}.",
+                layers.rows.len()
+            ),
         }
     }
 }

@@ -1,13 +1,21 @@
 //! What a usage and a plan say, as data and as tables.
 //!
 //! [`UsageReport`] reads a usage alone; [`PlanTable`] holds it against a model. Both serialise to the JSON of
-//! `--json` and print as plain text of at most 80 columns, the same on a terminal and in a pipe.
+//! `--json` and print as text: in a pipe plain and of at most 80 columns, on a terminal as its [`TextStyle`] says.
 
+mod card;
 #[cfg(feature = "cli")]
 mod eval_table;
+mod figures;
+pub mod html;
 mod layers;
 mod overlap;
 mod plan_table;
+#[cfg(feature = "cli")]
+mod replay_tables;
+mod stability;
+#[cfg_attr(not(feature = "cli"), allow(dead_code))]
+mod style;
 #[cfg(feature = "cli")]
 mod table;
 #[cfg(feature = "cli")]
@@ -15,17 +23,26 @@ mod text;
 #[cfg_attr(not(feature = "cli"), allow(dead_code))]
 mod wording;
 
+pub use card::Card;
 #[cfg(feature = "cli")]
 pub use eval_table::SweepTable;
+pub use figures::{
+    Divergence, Figures, FiguresError, Measured, MeasuredCorpus, MeasuredModel, MeasuredRow, MeasuredRun,
+    Noise,
+};
 pub use layers::{LayerRow, LayerTable, Spread};
 pub use overlap::{Overlap, OverlapRow};
 pub use plan_table::{PlanRow, PlanTable};
+#[cfg(feature = "cli")]
+pub use replay_tables::{WithFlags as AdviceWithFlags, replay as replay_text};
+pub use stability::{Stability, StabilityLayer, StabilityRow};
+pub use style::TextStyle;
 #[cfg(feature = "cli")]
 pub use table::plain;
 pub use wording::percent;
 
 use crate::moe::KeptExperts;
-use crate::plan::{Coverage, over_layers};
+use crate::plan::{Coverage, covered, over_layers};
 use crate::score::{LayerScores, Score};
 use crate::usage::{ExpertSums, LayerUsage, Usage};
 use serde::Serialize;
@@ -47,11 +64,19 @@ pub struct UsageReport {
     pub corpora: Vec<ReportCorpus>,
     /// What the most used experts cover, by their number.
     pub rows: Vec<CoverageRow>,
+    /// The least number of experts that the report finds enough.
+    pub enough: Enough,
     /// How uneven each layer is.
     pub layers: LayerTable,
     /// Which corpora want the same experts; absent with fewer than two.
     #[serde(skip_serializing_if = "Option::is_none")]
     pub overlap: Option<Overlap>,
+    /// Whether half of the text would have chosen the same experts; absent where the usage does not know its halves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stability: Option<Stability>,
+    /// What was measured, where it was.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub measured: Option<Measured>,
     /// What the table means for a choice of K.
     pub meaning: String,
     /// What it cannot know.
@@ -92,6 +117,19 @@ pub struct CoverageRow {
     pub all: Coverage,
     /// Each corpus apart, by name.
     pub corpora: BTreeMap<String, CorpusCoverage>,
+}
+
+/// The least number of experts that leaves every layer 95 % of the routing of all corpora together.
+#[derive(Clone, Debug, PartialEq, Serialize)]
+pub struct Enough {
+    /// Experts of each layer.
+    pub k: u32,
+    /// What they cover.
+    #[serde(flatten)]
+    pub all: Coverage,
+    /// What they cover of each layer that routed tokens.
+    #[serde(skip)]
+    pub layers: Vec<f64>,
 }
 
 /// What `k` experts cover of one corpus.
@@ -140,8 +178,13 @@ impl UsageReport {
     pub fn new(usage: &Usage) -> Option<UsageReport> {
         let model = &usage.model;
         let ranked = Ranked::new(usage);
-        let rows: Option<Vec<CoverageRow>> =
-            steps(model.n_expert, model.n_expert_used).into_iter().map(|k| ranked.row(k)).collect();
+        let mut ks = steps(model.n_expert, model.n_expert_used);
+        let rows: Option<Vec<CoverageRow>> = ks.iter().map(|&k| ranked.row(k)).collect();
+        let enough = ranked.enough()?;
+        let place = ks.partition_point(|&k| k < enough.k);
+        if ks.get(place) != Some(&enough.k) {
+            ks.insert(place, enough.k);
+        }
         Some(UsageReport {
             model: ReportModel {
                 file: model.file.clone(),
@@ -163,7 +206,10 @@ impl UsageReport {
             rows: rows?,
             layers: LayerTable::new(usage),
             overlap: Overlap::new(usage, &ranked.corpora),
-            meaning: ranked.meaning()?,
+            stability: Stability::by_frequency(usage, &ks),
+            meaning: ranked.meaning(&enough)?,
+            enough,
+            measured: None,
             limits: "The table counts selections. It cannot know what the lost share costs in quality, nor what \
                      texts unlike these need (another language, another task): measure a cut, for example with \
                      llama-perplexity, also on a text that was not profiled."
@@ -223,12 +269,21 @@ impl<'a> Ranked<'a> {
         self.row(low)
     }
 
-    /// The smallest K that leaves every layer the share that the report points at, and what half of the experts lose.
-    fn meaning(&self) -> Option<String> {
+    /// The smallest K that leaves every layer the share that the report points at.
+    fn enough(&self) -> Option<Enough> {
+        let model = &self.usage.model;
+        let least = model.n_expert_used.max(1);
+        let row = self.least_row(least, model.n_expert, &|row| row.all.worst >= POINTED_AT)?;
+        let keep = self.all.top(row.k);
+        let share = |layer: &LayerUsage| covered(&layer.total, keep.layer(layer.layer));
+        Some(Enough { k: row.k, all: row.all, layers: self.usage.layers.iter().filter_map(share).collect() })
+    }
+
+    /// What the least number that is enough means, and what half of the experts lose.
+    fn meaning(&self, enough: &Enough) -> Option<String> {
         let model = &self.usage.model;
         let n = model.n_expert;
         let least = model.n_expert_used.max(1);
-        let enough = self.least_row(least, n, &|row| row.all.worst >= POINTED_AT)?;
         let percent = POINTED_AT * 100.0;
         let mut text = if enough.k == n {
             format!("Only all {n} experts leave every layer {percent}% of its routing: any cut costs")

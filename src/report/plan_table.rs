@@ -1,6 +1,6 @@
 //! What every candidate number of experts would cost and cover.
 
-use super::steps;
+use super::{Stability, steps};
 use crate::moe::{Experts, LayerKind};
 use crate::plan::{Coverage, PlanError, Planner, SizeOf};
 use serde::Serialize;
@@ -20,6 +20,9 @@ pub struct PlanTable {
     pub corpora: Vec<String>,
     /// One row a candidate, ascending.
     pub rows: Vec<PlanRow>,
+    /// Whether half of the text would choose the same experts; absent where the usage does not know its halves.
+    #[serde(skip_serializing_if = "Option::is_none")]
+    pub stability: Option<Stability>,
     /// What the model allows, one line each.
     pub limits: Vec<String>,
 }
@@ -56,6 +59,19 @@ impl PlanTable {
             near.dedup();
             near
         };
+        Self::of(planner, size, candidates)
+    }
+
+    /// The candidates that are named, ascending.
+    ///
+    /// # Errors
+    /// As [`PlanTable::new`].
+    pub fn of(
+        planner: &Planner<'_>,
+        size: &SizeOf<'_>,
+        candidates: Vec<u32>,
+    ) -> Result<PlanTable, PlanError> {
+        let experts = planner.experts();
         let mut rows = Vec::with_capacity(candidates.len());
         for k in candidates {
             let choice = match planner.choose(k) {
@@ -73,12 +89,14 @@ impl PlanTable {
                 ties: choice.ties.layers,
             });
         }
+        let ks: Vec<u32> = rows.iter().map(|row: &PlanRow| row.k).collect();
         Ok(PlanTable {
             n_expert: experts.n_expert,
             score: planner.score().to_string(),
             blend: planner.blend().to_string(),
             corpora: planner.usage().corpora.iter().map(|corpus| corpus.name.clone()).collect(),
             rows,
+            stability: Stability::by_planner(planner, &ks)?,
             limits: limits(experts),
         })
     }

@@ -121,7 +121,9 @@ fn overlap_lists_the_closest_pair_first() {
         overlap.rows.iter().map(|row| (row.a.as_str(), row.b.as_str(), row.shared_mean)).collect();
     assert_eq!(pairs, [("a", "c", 2.0), ("a", "b", 0.0), ("b", "c", 0.0)]);
     #[cfg(feature = "cli")]
-    assert!(overlap.to_string().contains("a and c want the same experts most, b and c least."));
+    assert!(
+        overlap.text(&TextStyle::default()).contains("a and c want the same experts most, b and c least.")
+    );
 }
 
 #[test]
@@ -276,4 +278,61 @@ fn numbers_are_written_for_people() {
     );
     assert_eq!([0, 999, 1000, 1_234_567].map(wording::grouped), ["0", "999", "1,000", "1,234,567"]);
     assert_eq!(wording::short("señales", 4), "señ…");
+}
+
+/// [`usage`] whose first half is most of layer 1's corpora.
+fn with_halves() -> Usage {
+    let sums = |n_tokens, count: [u64; 4]| crate::usage::ExpertSums {
+        n_tokens,
+        count: count.to_vec(),
+        weight: None,
+        activation: None,
+    };
+    let mut usage = usage();
+    usage.layers[0].half =
+        Some([("dev".into(), sums(5, [5, 3, 2, 0])), ("pm".into(), sums(2, [0, 0, 2, 2]))].into());
+    usage.layers[1].half =
+        Some([("dev".into(), sums(5, [5, 5, 0, 0])), ("pm".into(), sums(2, [2, 2, 0, 0]))].into());
+    usage.check().unwrap();
+    usage
+}
+
+#[test]
+fn stability_compares_the_choices_of_both_halves() {
+    let report = UsageReport::new(&with_halves()).unwrap();
+    let row = &report.stability.as_ref().unwrap().rows[0];
+    // Layer 1: the halves count [5, 3, 4, 2] and [6, 4, 1, 3], so they keep 0 and 2, 0 and 1. Layer 3: 0 and 1 twice.
+    assert_eq!((row.k, row.shared_mean, row.shared_least, row.least_layer), (2, 0.75, 0.5, 1));
+    let layer = row.layers[0];
+    assert_eq!((layer.kept, layer.shared), (2, 1));
+    assert!(near(layer.coverage_other, (8.0 / 14.0 + 7.0 / 14.0) / 2.0));
+    assert!(near(layer.coverage_own, (9.0 / 14.0 + 10.0 / 14.0) / 2.0));
+    assert!(near(row.lost_most, 4.0 / 28.0) && row.lost_layer == 1);
+    assert!(
+        row.wants_more_text() && row.meaning().contains("More text would change the cut"),
+        "{}",
+        row.meaning()
+    );
+    let whole = &report.stability.as_ref().unwrap().rows[2];
+    assert!(whole.k == 4 && whole.shared_mean == 1.0 && !whole.wants_more_text());
+    // K = 4 cuts nothing, so the text speaks of 3.
+    assert!(report.to_string().contains("At K = 3, the two halves"), "{report}");
+    assert!(report.to_string().lines().all(|line| line.chars().count() <= 80), "{report}");
+}
+
+#[test]
+fn stability_of_a_plan_follows_its_score_and_pins() {
+    let (usage, model) = (with_halves(), model(4, 2, &[1, 3]));
+    let (blend, pins) = (Blend::Tokens, "1:2,1:3".parse().unwrap());
+    let planner = Planner::new(&usage, &model, Score::Frequency, &blend, &pins).unwrap();
+    let table = PlanTable::new(&planner, &|k| Ok(u64::from(k)), true).unwrap();
+    let stability = table.stability.as_ref().unwrap();
+    assert_eq!(stability.rows[0].shared_mean, 1.0, "both halves keep the pinned experts");
+    assert!(table.to_string().contains("half of the text"), "{table}");
+}
+
+#[test]
+fn stability_is_left_out_where_halves_are_not_known() {
+    assert_eq!(report().stability, None);
+    assert!(!report().to_string().contains("half of the text"));
 }

@@ -1,8 +1,8 @@
 //! The reports as text.
 
 use super::table::plain;
-use super::wording::{WIDTH, grouped, paragraph, ratio, short, tenths};
-use super::{Overlap, PlanTable, UsageReport};
+use super::wording::{digits, grouped, paragraph, percent, ratio, short, tenths};
+use super::{Measured, Overlap, PlanTable, Stability, TextStyle, UsageReport};
 use crate::plan::Coverage;
 use crate::units::ByteCount;
 use std::fmt;
@@ -12,7 +12,12 @@ const GAP: usize = 2;
 
 /// A table of coverages, a column for each of `names`, in as many tables as their width needs. The columns `fixed`
 /// (header, cells) stand before them in every table; `cells` has a row for each of theirs.
-fn coverages(fixed: &[(&str, Vec<String>)], names: &[&str], cells: &[Vec<Option<Coverage>>]) -> String {
+fn coverages(
+    style: &TextStyle,
+    fixed: &[(&str, Vec<String>)],
+    names: &[&str],
+    cells: &[Vec<Option<Coverage>>],
+) -> String {
     let layer = |coverage: &Coverage| format!("({})", coverage.worst_layer);
     let layer_width =
         cells.iter().flatten().flatten().map(|coverage| layer(coverage).len()).max().unwrap_or(0);
@@ -25,7 +30,7 @@ fn coverages(fixed: &[(&str, Vec<String>)], names: &[&str], cells: &[Vec<Option<
         GAP + cells.iter().map(String::len).max().unwrap_or(0).max(header.len())
     };
     let left: usize = fixed.iter().map(width).sum();
-    let a_table = ((WIDTH + GAP).saturating_sub(left) / (cell_width + GAP)).max(1);
+    let a_table = ((style.width + GAP).saturating_sub(left) / (cell_width + GAP)).max(1);
     let tables = (0..names.len()).step_by(a_table).map(|from| {
         let part = from..names.len().min(from + a_table);
         let short: Vec<String> = names[part.clone()].iter().map(|name| short(name, cell_width)).collect();
@@ -38,35 +43,64 @@ fn coverages(fixed: &[(&str, Vec<String>)], names: &[&str], cells: &[Vec<Option<
                 .chain(cells[part.clone()].iter().map(cell))
                 .collect()
         };
-        plain(&header, &cells.iter().enumerate().map(row).collect::<Vec<Vec<String>>>(), 0)
+        style.table(plain(&header, &cells.iter().enumerate().map(row).collect::<Vec<Vec<String>>>(), 0))
     });
     tables.collect::<Vec<_>>().join("\n")
 }
 
 impl fmt::Display for UsageReport {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text(&TextStyle::default()))
+    }
+}
+
+impl UsageReport {
+    /// The report as text.
+    pub fn text(&self, style: &TextStyle) -> String {
+        let prose = |text: &str| paragraph(text, style.prose());
         let model = &self.model;
-        let line = format!(
+        let mut text = prose(&format!(
             "{}: {}, {} layers of {} experts, {} used for a token",
             model.file, model.architecture, model.layers, model.n_expert, model.n_expert_used
-        );
-        write!(f, "{}", paragraph(&line))?;
+        ));
         for from in &self.imported_from {
-            write!(f, "{}", paragraph(&format!("Imported: {from}")))?;
+            text += &prose(&format!("Imported: {from}"));
         }
         let corpora: Vec<String> =
             self.corpora.iter().map(|corpus| format!("{} {}", corpus.name, grouped(corpus.tokens))).collect();
-        write!(f, "{}", paragraph(&format!("Tokens: {}", corpora.join(", "))))?;
+        text += &prose(&format!("Tokens: {}", corpora.join(", ")));
+        text += &self.coverage_tables(style);
+        if let Some((bars, least)) = style.sparkline(&self.enough.layers) {
+            let k = self.enough.k;
+            text +=
+                &format!("\nCoverage of each layer at K = {k}, from {} to 100%:\n\n{bars}", percent(least));
+        }
+        text += &format!("\n{}\n\n", style.heading("How uneven the layers are, all corpora together:"));
+        text += &style.table(self.layer_table());
+        text += &format!("\n{}", prose(&self.median_line()));
+        if let Some(overlap) = &self.overlap {
+            text += &format!("\n{}", overlap.text(style));
+        }
+        if let Some(stability) = &self.stability {
+            text += &format!("\n{}", stability.text(Some(self.enough.k), style));
+        }
+        if let Some(measured) = &self.measured {
+            text += &format!("\n{}", measured.text(style));
+        }
+        text + &format!("\n{}{}", prose(&self.meaning), prose(&self.limits))
+    }
 
-        writeln!(f, "\nShare of the routing that the K most used experts of each layer cover, in %:")?;
-        writeln!(f, "the mean of the layers, the worst layer, and (its number)")?;
+    fn coverage_tables(&self, style: &TextStyle) -> String {
+        let heading = "Share of the routing that the K most used experts of each layer cover, in %:";
+        let mut text = format!("\n{}\n", style.heading(heading));
+        text += "the mean of the layers, the worst layer, and (its number)\n";
         let names: Vec<&str> = self.corpora.iter().map(|corpus| corpus.name.as_str()).collect();
         let fixed = [("K", self.rows.iter().map(|row| row.k.to_string()).collect())];
         let apart = names.len() > 1;
         if apart {
-            writeln!(f, "All corpora together by their joint experts, each corpus by its own.")?;
+            text += "All corpora together by their joint experts, each corpus by its own.\n";
         }
-        writeln!(f)?;
+        text.push('\n');
         let mut columns = vec!["all together"];
         columns.extend(names.iter().filter(|_| apart));
         let cells = |with_all: bool, joint: bool| -> Vec<Vec<Option<Coverage>>> {
@@ -79,23 +113,15 @@ impl fmt::Display for UsageReport {
             };
             self.rows.iter().map(row).collect()
         };
-        write!(f, "{}", coverages(&fixed, &columns, &cells(true, false)))?;
+        text += &coverages(style, &fixed, &columns, &cells(true, false));
         if apart {
-            writeln!(f, "\nWhat the K experts that all corpora together use most cover of each:\n")?;
-            write!(f, "{}", coverages(&fixed, &columns[1..], &cells(false, true)))?;
+            let heading = "What the K experts that all corpora together use most cover of each:";
+            text += &format!("\n{}\n\n", style.heading(heading));
+            text += &coverages(style, &fixed, &columns[1..], &cells(false, true));
         }
-
-        writeln!(f, "\nHow uneven the layers are, all corpora together:\n")?;
-        write!(f, "{}", self.layer_table())?;
-        write!(f, "\n{}", paragraph(&self.median_line()))?;
-        if let Some(overlap) = &self.overlap {
-            write!(f, "\n{overlap}")?;
-        }
-        write!(f, "\n{}{}", paragraph(&self.meaning), paragraph(&self.limits))
+        text
     }
-}
 
-impl UsageReport {
     fn layer_table(&self) -> String {
         let rows: Vec<Vec<String>> = self
             .layers
@@ -115,29 +141,13 @@ impl UsageReport {
             .collect();
         plain(&["layer", "tokens", "max/min", "std/mean", "dead", "entropy (bits)"], &rows, 0)
     }
-
-    fn median_line(&self) -> String {
-        let layers = &self.layers;
-        let live = ratio(layers.median_max_min_ratio_live);
-        let dead = layers.layers_with_dead_experts;
-        let median = match layers.median_max_min_ratio {
-            Some(median) => format!("Median max/min ratio of the layers: {} (1 is even).", ratio(median)),
-            None => "The median max/min ratio of the layers is infinite, by experts never selected.".into(),
-        };
-        match dead {
-            0 => format!("{median} No expert is dead."),
-            _ => format!(
-                "{median} {dead} of {} layers have dead experts; without those the median is {live}.",
-                layers.rows.len()
-            ),
-        }
-    }
 }
 
-impl fmt::Display for Overlap {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl Overlap {
+    pub(super) fn text(&self, style: &TextStyle) -> String {
         let k = self.k;
-        writeln!(f, "Experts that are among the {k} most used of both corpora, over the layers:\n")?;
+        let heading = format!("Experts that are among the {k} most used of both corpora, over the layers:");
+        let mut text = format!("{}\n\n", style.heading(&heading));
         let rows: Vec<Vec<String>> = self
             .rows
             .iter()
@@ -152,7 +162,7 @@ impl fmt::Display for Overlap {
                 ]
             })
             .collect();
-        write!(f, "{}", plain(&["", "", "mean", "least (layer)", "by chance", "Jaccard"], &rows, 2))?;
+        text += &style.table(plain(&["", "", "mean", "least (layer)", "by chance", "Jaccard"], &rows, 2));
         if let (Some(most), Some(least)) =
             (self.rows.first(), self.rows.last().filter(|_| self.rows.len() > 1))
         {
@@ -160,22 +170,87 @@ impl fmt::Display for Overlap {
                 "{} and {} want the same experts most, {} and {} least.",
                 most.a, most.b, least.a, least.b
             );
-            write!(f, "\n{}", paragraph(&line))?;
+            text += &format!("\n{}", paragraph(&line, style.prose()));
         }
-        Ok(())
+        text
+    }
+}
+
+impl Stability {
+    /// The table, and what the row of `k` means.
+    fn text(&self, k: Option<u32>, style: &TextStyle) -> String {
+        let heading = "How much half of the text would have changed, in %:";
+        let mut text = format!("{}\n", style.heading(heading));
+        let columns = "experts that both halves keep, and what the choice of one half covers of the other's routing, \
+                       beside what its own covers";
+        text += &format!("{}\n", paragraph(columns, style.prose()));
+        let rows: Vec<Vec<String>> = self
+            .rows
+            .iter()
+            .map(|row| {
+                vec![
+                    row.k.to_string(),
+                    tenths(row.shared_mean),
+                    format!("{} ({})", tenths(row.shared_least), row.least_layer),
+                    tenths(row.coverage_other),
+                    tenths(row.coverage_own),
+                    format!("{} ({})", tenths(row.lost_most), row.lost_layer),
+                ]
+            })
+            .collect();
+        let header = ["K", "shared", "least (layer)", "other's", "own", "most lost (layer)"];
+        text += &style.table(plain(&header, &rows, 0));
+        if let Some(row) = k.and_then(|k| self.telling_row(k)) {
+            text += &format!("\n{}", paragraph(&row.meaning(), style.prose()));
+        }
+        text
+    }
+}
+
+impl Measured {
+    fn text(&self, style: &TextStyle) -> String {
+        let mut text = format!("{}\n\n", style.heading("What was measured of the model:"));
+        let rows: Vec<Vec<String>> = self
+            .rows
+            .iter()
+            .map(|row| {
+                let kl = row.all.kl.map(|kl| (digits(kl.kl_mean), digits(kl.kl_err)));
+                let (kl, kl_err) = kl.unwrap_or_else(|| ("-".into(), "-".into()));
+                vec![
+                    row.score.clone().unwrap_or_else(|| "-".into()),
+                    row.k.to_string(),
+                    ByteCount(row.bytes).to_string(),
+                    digits(row.all.ppl),
+                    digits(row.all.ppl_err),
+                    kl,
+                    kl_err,
+                ]
+            })
+            .collect();
+        text += &style.table(plain(&["score", "K", "size", "PPL", "±", "KL", "±"], &rows, 1));
+        let corpora: Vec<&str> = self.corpora.iter().map(|corpus| corpus.name.as_str()).collect();
+        text + &format!("\n{}", paragraph(&format!("Measured on {}.", corpora.join(", ")), style.prose()))
     }
 }
 
 impl fmt::Display for PlanTable {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+        f.write_str(&self.text(&TextStyle::default()))
+    }
+}
+
+impl PlanTable {
+    /// The table as text.
+    pub fn text(&self, style: &TextStyle) -> String {
+        let prose = |text: &str| paragraph(text, style.prose());
         let blend =
-            if self.blend == "tokens" { String::new() } else { format!(", corpora weighed {}", self.blend) };
-        let text = format!(
-            "Kept by {}{blend}. Share of the routing that the kept experts cover, in %: the mean of the layers, the \
-             worst layer, and (its number)",
+            if self.blend == "tokens" { String::new() } else { format!(", corpora blended {}", self.blend) };
+        let mut text = prose(&format!(
+            "Kept by {}{blend}. Share of the routing that the kept experts cover, in %: the mean of the layers, the worst \
+             layer, and (its number)",
             self.score
-        );
-        writeln!(f, "{}", paragraph(&text))?;
+        ));
+        text.push('\n');
         let apart = self.corpora.len() > 1;
         let names: Vec<&str> = ["all together"]
             .into_iter()
@@ -194,17 +269,22 @@ impl fmt::Display for PlanTable {
                 [Some(row.all)].into_iter().chain(corpora).collect()
             })
             .collect();
-        writeln!(f, "{}", coverages(&fixed, &names, &cells))?;
+        text += &coverages(style, &fixed, &names, &cells);
+        text.push('\n');
+        if let Some(stability) = &self.stability {
+            text += &stability.text(None, style);
+            text.push('\n');
+        }
         for line in &self.limits {
-            write!(f, "{}", paragraph(line))?;
+            text += &prose(line);
         }
         let tied =
             self.rows.iter().filter(|row| row.ties > 0).map(|row| row.k.to_string()).collect::<Vec<_>>();
         if !tied.is_empty() {
-            let text =
+            let line =
                 format!("The cut falls between equal scores in some layers at K = {}.", tied.join(", "));
-            write!(f, "{}", paragraph(&text))?;
+            text += &prose(&line);
         }
-        Ok(())
+        text
     }
 }

@@ -1,8 +1,5 @@
 //! How numbers and paragraphs are written in reports.
 
-/// Columns that a report may take.
-pub(super) const WIDTH: usize = 80;
-
 /// A share as a percentage with one decimal, rounded down: 100.0% is all.
 pub fn percent(share: f64) -> String {
     format!("{}%", tenths(share))
@@ -22,6 +19,17 @@ pub(super) fn tenths(share: f64) -> String {
 /// A ratio with as many digits as a reader needs.
 pub(super) fn ratio(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { format!("{value:.0}") }
+}
+
+/// A measured value with about three digits.
+pub(super) fn digits(value: f64) -> String {
+    match value.abs() {
+        0.0 => "0".into(),
+        size if size >= 100.0 => format!("{value:.0}"),
+        size if size >= 10.0 => format!("{value:.1}"),
+        size if size >= 0.01 => format!("{value:.2}"),
+        _ => format!("{value:.4}"),
+    }
 }
 
 /// A number with thousands apart.
@@ -45,14 +53,14 @@ pub(super) fn short(name: &str, width: usize) -> String {
     name.chars().take(width.saturating_sub(1)).chain(['…']).collect()
 }
 
-/// A paragraph broken at spaces so that no line has more than [`WIDTH`] columns, where words allow.
-pub(super) fn paragraph(text: &str) -> String {
+/// A paragraph broken at spaces so that no line has more than `width` columns, where words allow.
+pub(super) fn paragraph(text: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let line = lines.last_mut().expect("there is a line from the start");
         if line.is_empty() {
             line.push_str(word);
-        } else if line.chars().count() + 1 + word.chars().count() <= WIDTH {
+        } else if line.chars().count() + 1 + word.chars().count() <= width {
             line.push(' ');
             line.push_str(word);
         } else {

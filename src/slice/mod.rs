@@ -7,6 +7,7 @@ mod copy;
 mod error;
 mod fate;
 mod hash_table;
+mod imatrix;
 mod output;
 mod readahead;
 mod runs;
@@ -22,6 +23,7 @@ use crate::sys::{self, AtomicFile, FileError, commit_all};
 
 pub use error::SliceError;
 pub use hash_table::Remap;
+pub use imatrix::{ImatrixSliceError, SlicedImatrix, slice_imatrix};
 pub use output::output_paths;
 pub use verify::{Difference, Differences, Verified, VerifyError, Where, kept_of, verify, verify_model};
 

@@ -53,6 +53,26 @@ impl ActivationSums {
         Some(())
     }
 
+    /// What is left when `part` is taken away, for the tokens that `count` counts. Of the greatest values it is not known
+    /// in which part they were: they stay.
+    pub(super) fn without(&self, part: &ActivationSums, count: &[u64]) -> ActivationSums {
+        let left = |all: &[f64], part: &[f64]| -> Vec<f64> {
+            let pairs = all.iter().zip(part).zip(count);
+            pairs.map(|((all, part), &count)| if count == 0 { 0.0 } else { (all - part).max(0.0) }).collect()
+        };
+        ActivationSums {
+            norm: left(&self.norm, &part.norm),
+            norm_squared: left(&self.norm_squared, &part.norm_squared),
+            weighted_norm: left(&self.weighted_norm, &part.weighted_norm),
+            max: self
+                .max
+                .iter()
+                .zip(count)
+                .map(|(max, &count)| if count == 0 { 0.0 } else { *max })
+                .collect(),
+        }
+    }
+
     /// Checks the columns against the counts of the experts.
     pub(super) fn check(&self, count: &[u64]) -> Result<(), String> {
         for (name, column) in self.columns() {

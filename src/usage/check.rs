@@ -129,6 +129,7 @@ impl LayerUsage {
         if joined.n_tokens != self.total.n_tokens || joined.count != self.total.count {
             return Err(format!("layer {}: the corpora do not add up to the total", self.layer));
         }
+        self.check_half()?;
         let close = |a: &f64, b: &f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0);
         match (&joined.weight, &self.total.weight) {
             (Some(a), Some(b)) if !a.iter().zip(b).all(|(a, b)| close(a, b)) => Err(format!(
@@ -152,7 +153,7 @@ impl ExpertSums {
         (self.weight.is_some(), self.activation.is_some())
     }
 
-    fn check(&self, n_expert_used: u32) -> Result<(), String> {
+    pub(super) fn check(&self, n_expert_used: u32) -> Result<(), String> {
         let sum = self.count.iter().try_fold(0u64, |sum, &count| sum.checked_add(count));
         let wanted = self.n_tokens.checked_mul(u64::from(n_expert_used));
         match (sum, wanted) {

@@ -2,7 +2,7 @@
 //!
 //! Schema `moeslice.usage/1`. The same model, texts and settings give the same bytes but for `run`.
 
-use super::{ActivationSums, HeldOut};
+use super::{ExpertSums, HeldOut};
 use crate::digest;
 use crate::gguf::MAGIC;
 use crate::json::{DocumentError, Format, without_mark};
@@ -84,6 +84,9 @@ pub struct Run {
     /// Variables of the environment that moeslice set for these devices, as `NAME=VALUE`.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
     pub variables: Vec<String>,
+    /// Threads on the processor, for batches.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub threads: Option<u32>,
     /// Tokens of a window.
     pub ctx_size: u32,
     /// Tokens handed to llama.cpp at once, at most.
@@ -161,23 +164,13 @@ pub struct LayerUsage {
     /// Each corpus apart, by name.
     #[serde(deserialize_with = "crate::json::unique_keys::deserialize")]
     pub corpora: BTreeMap<String, ExpertSums>,
-}
-
-/// Sums over the tokens that a layer routed.
-#[derive(Clone, Debug, Default, PartialEq, Serialize, Deserialize)]
-#[cfg_attr(test, derive(schemars::JsonSchema))]
-#[serde(deny_unknown_fields)]
-pub struct ExpertSums {
-    /// Tokens that the layer routed.
-    pub n_tokens: u64,
-    /// `[n_expert]`: tokens for which the expert was selected.
-    pub count: Vec<u64>,
-    /// `[n_expert]`: sum of the expert's final gate weights over those tokens; absent when only counts were collected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub weight: Option<Vec<f64>>,
-    /// How strong the experts' outputs were; absent unless all was collected.
-    #[serde(default, skip_serializing_if = "Option::is_none")]
-    pub activation: Option<ActivationSums>,
+    /// The first half of the windows of each corpus, by name; absent where the halves were not counted apart.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::json::unique_keys::deserialize_some"
+    )]
+    pub half: Option<BTreeMap<String, ExpertSums>>,
 }
 
 impl ProfiledModel {
@@ -309,46 +302,7 @@ impl LayerUsage {
         for sums in corpora.values() {
             total.add(sums).expect("what was computed token by token adds up in 64 bits");
         }
-        LayerUsage { layer, n_expert_used, total, corpora }
-    }
-}
-
-impl ExpertSums {
-    /// Sums of nothing, for `n_expert` experts.
-    pub fn zero(n_expert: usize, with_weights: bool) -> Self {
-        ExpertSums {
-            n_tokens: 0,
-            count: vec![0; n_expert],
-            weight: with_weights.then(|| vec![0.0; n_expert]),
-            activation: None,
-        }
-    }
-
-    /// Sums of nothing, for as many experts as `other` has and with the same columns.
-    pub fn zero_like(other: &ExpertSums) -> Self {
-        let n_expert = other.count.len();
-        ExpertSums {
-            activation: other.activation.as_ref().map(|_| ActivationSums::zero(n_expert)),
-            ..ExpertSums::zero(n_expert, other.weight.is_some())
-        }
-    }
-
-    /// Adds `other`, which has as many experts; `None` when a count or a gate weight overflows.
-    #[must_use = "None means that nothing useful was added"]
-    pub fn add(&mut self, other: &ExpertSums) -> Option<()> {
-        self.n_tokens = self.n_tokens.checked_add(other.n_tokens)?;
-        for (sum, more) in self.count.iter_mut().zip(&other.count) {
-            *sum = sum.checked_add(*more)?;
-        }
-        if let (Some(sums), Some(more)) = (&mut self.weight, &other.weight) {
-            for (sum, more) in sums.iter_mut().zip(more) {
-                *sum = Some(*sum + more).filter(|sum| sum.is_finite())?;
-            }
-        }
-        if let (Some(sums), Some(more)) = (&mut self.activation, &other.activation) {
-            sums.add(more)?;
-        }
-        Some(())
+        LayerUsage { layer, n_expert_used, total, corpora, half: None }
     }
 }
 

@@ -149,11 +149,16 @@ pub fn merge(usages: &[(PathBuf, Usage)]) -> Result<Merged, MergeError> {
                 sum.add(more).ok_or_else(overflow)?;
             }
         }
+        let halves = usages
+            .iter()
+            .map(|(_, usage)| usage.layers[at].half.clone().map(|half| without_weights(half, with_weights)));
+        let half = halves.reduce(|a, b| LayerUsage::join_halves(a.as_ref(), b.as_ref())).flatten();
         layers.push(LayerUsage {
             layer: layer.layer,
             n_expert_used: layer.n_expert_used,
             total,
             corpora: sums,
+            half,
         });
     }
     let usage = Usage {
@@ -171,6 +176,17 @@ pub fn merge(usages: &[(PathBuf, Usage)]) -> Result<Merged, MergeError> {
         layers,
     };
     Ok(Merged { usage, remarks })
+}
+
+/// Drops gate weights that the merged usage does not have.
+fn without_weights(
+    mut half: BTreeMap<String, ExpertSums>,
+    with_weights: bool,
+) -> BTreeMap<String, ExpertSums> {
+    if !with_weights {
+        half.values_mut().for_each(|sums| sums.weight = None);
+    }
+    half
 }
 
 /// The runs behind a usage, which may be merged itself.

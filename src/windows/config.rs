@@ -79,6 +79,9 @@ struct Abilities {
     whole_window: bool,
     /// Several sequences can be in a batch.
     several: bool,
+    /// They can share a store of keys and values. An indexer would choose among the cells of all of them: tried, the
+    /// routing then differs from that of each window by itself.
+    shared_store: bool,
     /// Tokens of a sequence beyond which the model computes positions in another way.
     original_ctx: u32,
     /// A GPU takes part.
@@ -119,6 +122,7 @@ impl PassConfig {
             // The states that an MTP block goes on from are those of one sequence; recurrent layers keep theirs
             // for each sequence apart.
             several: !whole_window && !states && !model.is_recurrent(),
+            shared_store: !model.has_indexer(),
             original_ctx: model.n_ctx_original(),
             gpu: model.uses_gpu(),
         };
@@ -148,6 +152,7 @@ impl Sizes {
         let limit = options.batch_size.max(1);
         let n_ubatch = if options.ubatch_size == 0 { limit } else { options.ubatch_size.min(limit) };
         let unified = model.several
+            && model.shared_store
             && match options.kv_unified {
                 KvUnified::Auto => model.gpu,
                 KvUnified::On => true,
@@ -197,7 +202,7 @@ mod tests {
     }
 
     const CAUSAL: Abilities =
-        Abilities { whole_window: false, several: true, original_ctx: 4096, gpu: false };
+        Abilities { whole_window: false, several: true, shared_store: true, original_ctx: 4096, gpu: false };
 
     fn sizes(options: WindowOptions, needs: PassNeeds, outputs: PassOutputs, model: Abilities) -> Sizes {
         let sizes = Sizes::new(&options, needs, outputs, model);
@@ -224,6 +229,14 @@ mod tests {
         let sizes =
             sizes(options(128, 2048, 512, KvUnified::On), PassNeeds::default(), PassOutputs::None, model);
         assert_eq!(sizes, Sizes { unified: false, n_ctx: 128, n_seq: 1, n_batch: 128, n_ubatch: 128 });
+    }
+
+    #[test]
+    fn a_model_with_an_indexer_keeps_its_windows_apart() {
+        let model = Abilities { shared_store: false, gpu: true, ..CAUSAL };
+        let sizes =
+            sizes(options(128, 512, 512, KvUnified::On), PassNeeds::default(), PassOutputs::None, model);
+        assert_eq!((sizes.unified, sizes.n_seq), (false, 4));
     }
 
     #[test]

@@ -194,6 +194,11 @@ impl<'m, 'p> Runner<'m, 'p> {
         logits.map(Option::flatten).map_err(|error| self.failed(error))
     }
 
+    /// The devices that have computed, the one with most work first.
+    pub fn devices(&self) -> Vec<String> {
+        self.context.devices()
+    }
+
     /// So many tokens fewer are to be computed.
     pub fn expect_fewer(&mut self, tokens: u64) {
         self.total -= tokens;

@@ -5,6 +5,7 @@
 #![cfg(feature = "llama")]
 
 mod dropped;
+mod passes;
 mod proof;
 mod refusals;
 #[path = "../support/mod.rs"]

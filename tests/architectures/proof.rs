@@ -1,6 +1,7 @@
 //! What is proven of one model, in a process of its own.
 
-use crate::support::observed::{MultipliedIds, Nothing, Shape, mtp_pass, pass};
+use crate::passes;
+use crate::support::observed::{GraphOrder, MultipliedIds, Nothing, Shape, mtp_pass, pass};
 use crate::support::random::Random;
 use crate::support::tiny::TinyModel;
 use moeslice::arch::ProfilePass;
@@ -19,9 +20,9 @@ use moeslice::windows::{KvUnified, WindowOptions};
 use std::path::{Path, PathBuf};
 
 /// Tokens of a window; the last of several is shorter.
-const WINDOW: u32 = 32;
+pub const WINDOW: u32 = 32;
 /// Tokens of the text that is profiled.
-const TOKENS: usize = 3 * WINDOW as usize + 11;
+pub const TOKENS: usize = 3 * WINDOW as usize + 11;
 
 /// A model on disk, read by us and loaded by llama.cpp.
 pub struct Subject {
@@ -48,16 +49,16 @@ impl Subject {
     }
 
     /// Whether llama.cpp has to compute a window at once.
-    fn whole_window(&self) -> bool {
+    pub fn whole_window(&self) -> bool {
         self.experts.arch.is_some_and(|arch| arch.profile == ProfilePass::NonCausal)
     }
 
     /// Whether the model has an LM head at all.
-    fn head(&self) -> bool {
+    pub fn head(&self) -> bool {
         !matches!(self.experts.architecture.as_str(), "nomic-bert-moe" | "llama-embed")
     }
 
-    fn windows(&self) -> Vec<Vec<Token>> {
+    pub fn windows(&self) -> Vec<Vec<Token>> {
         let tokens = self.model.vocab().tokenize(&text(), false).expect("tokens");
         assert_eq!(tokens.len(), TOKENS);
         tokens.chunks(WINDOW as usize).map(<[Token]>::to_vec).collect()
@@ -114,6 +115,8 @@ pub fn counts(subject: &Subject) {
             }
         }
     }
+    passes::order(subject);
+    passes::packing(subject);
     println!("{architecture}: counts are right");
 }
 
@@ -126,6 +129,9 @@ pub fn mtp_counts(subject: &Subject, layer: u32) {
         let mut seen = MultipliedIds::default();
         mtp_pass(&model, &subject.windows(), shape, &mut seen).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
         assert_eq!(seen.counts.keys().copied().collect::<Vec<_>>(), [layer], "layers that the block runs");
+        let mut order = GraphOrder::default();
+        mtp_pass(&model, &subject.windows(), shape, &mut order).unwrap_or_else(|e| panic!("{shape:?}: {e}"));
+        order.check(&[layer]);
         let n_expert_used = subject.experts.layer(layer).expect("a layer").n_expert_used;
         for weights in [false, true] {
             let with = run_profile(subject, &model, shape, weights, true);
@@ -172,13 +178,7 @@ fn run_profile(subject: &Subject, model: &Model, shape: Shape, weights: bool, mt
 
 fn check_counts(subject: &Subject, seen: &MultipliedIds, shape: Shape, weights: bool) {
     let profile = run_profile(subject, &subject.model, shape, weights, false);
-    let expected: Vec<u32> = subject
-        .experts
-        .layers
-        .iter()
-        .filter(|layer| layer.kind != LayerKind::Mtp)
-        .map(|layer| layer.layer)
-        .collect();
+    let expected = passes::trunk_layers(subject);
     assert_eq!(profile.layers.iter().map(|layer| layer.layer).collect::<Vec<_>>(), expected);
     assert_eq!(seen.counts.keys().copied().collect::<Vec<_>>(), expected, "layers in the graph");
     for usage in &profile.layers {
@@ -356,6 +356,7 @@ pub fn check_mask(subject: &Subject, kept: &KeptExperts, path: &Path, tolerance:
         }
         (found, seen)
     };
+    passes::hidden_sites_are_missed(subject, kept);
     let (found, seen) = masked(kept);
     let off = distance(&expected, &found) / largest;
     assert!(off <= tolerance.same, "the mask is off by {off:e} of the largest output");

@@ -10,6 +10,8 @@ mod files;
 mod inputs;
 mod kill;
 #[cfg(feature = "llama")]
+mod machine;
+#[cfg(feature = "llama")]
 #[path = "../support/mod.rs"]
 mod models;
 #[cfg(feature = "llama")]
@@ -18,6 +20,7 @@ mod mtp;
 mod profile;
 mod prune;
 mod replay;
+mod report;
 #[cfg(feature = "llama")]
 mod run;
 #[cfg(feature = "llama")]

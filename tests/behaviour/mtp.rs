@@ -152,3 +152,38 @@ fn mtp_flag_without_effect_is_refused() {
     let profile = ["-f", "t.txt", "-o", &out, "--mtp", "plan"];
     refuses(&mut on("profile", &demo, &profile), 2, &["--mtp plan"]);
 }
+
+/// What a model generates does not go through the block, and a window of one token has no step in it.
+#[test]
+fn usage_of_mtp_block_can_be_read_whatever_the_texts_are() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let name = |file: &str| at(file).display().to_string();
+    model("glm4moe", &at("m.gguf"));
+    text(&at("t.txt"));
+    let chat: String = (0..90_u32).map(|at| char::from(b'a' + (at * at % 26) as u8)).collect();
+    let line = json!({"messages": [{"role": "user", "content": chat}]});
+    fs::write(at("c.jsonl"), format!("{line}\n")).unwrap();
+    let template = "{% for m in messages %}{{ m.content }}{% endfor %}";
+    let arguments =
+        ["-f", &name("c.jsonl"), "--generate", "3", "--chat-template", template, "-o", &name("g.json")];
+    succeeds(&mut on("profile", &at("m.gguf"), &arguments));
+    let usage = json(&at("g.json"));
+    assert_eq!(layers_of(&at("g.json")), [1, 2, 3]);
+    assert_eq!(usage["layers"][1]["corpora"]["c/generated"]["n_tokens"], 3);
+    assert_eq!(usage["layers"][2]["corpora"]["c/generated"]["n_tokens"], 0, "the block sees no answer");
+    succeeds(moeslice().arg("report").arg(at("g.json")));
+    let plan = [&name("g.json"), "--keep", "4", "-o", &name("p.json")];
+    succeeds(&mut on("plan", &at("m.gguf"), &plan));
+
+    let one = ["-f", &name("t.txt"), "-o", &name("one.json"), "-c", "1"];
+    succeeds(&mut on("profile", &at("m.gguf"), &one));
+    assert_eq!(layers_of(&at("one.json")), [1, 2], "the block has no counts");
+    succeeds(moeslice().arg("report").arg(at("one.json")));
+    // One corpus of such windows beside another: a text of one token.
+    fs::write(at("s.txt"), "abcde").unwrap();
+    let two = ["-f", &name("t.txt"), "-f", &name("s.txt"), "-o", &name("two.json")];
+    succeeds(&mut on("profile", &at("m.gguf"), &two));
+    assert_eq!(json(&at("two.json"))["layers"][2]["corpora"]["s"]["n_tokens"], 0);
+    succeeds(moeslice().arg("report").arg(at("two.json")));
+}

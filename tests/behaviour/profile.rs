@@ -16,7 +16,7 @@ pub fn profile(model: &Path, output: &Path) -> assert_cmd::Command {
     command
 }
 
-fn text(length: usize) -> String {
+pub fn text(length: usize) -> String {
     let files = ["expression.py", "digraph.py", "intervals.py"];
     let read = |name: &str| fs::read_to_string(repository("corpora/dev").join(name)).unwrap();
     files.map(read).concat().chars().take(length).collect()

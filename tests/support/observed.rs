@@ -2,7 +2,7 @@
 
 use moeslice::llama::{
     Batch, CacheType, Context, ContextOptions, ContextSettings, FlashAttention, LlamaError, Model, ModelPart,
-    Node, ObserveError, Observer, PassOutputs, Token,
+    Node, ObserveError, Observer, PassOutputs, Site, Token,
 };
 use std::collections::BTreeMap;
 
@@ -47,6 +47,64 @@ fn layer_of(node: &Node<'_>) -> Option<u32> {
     }
     let weights = node.source(0)?;
     weights.name().strip_prefix("blk.")?.strip_suffix(".ffn_down_exps.weight")?.parse().ok()
+}
+
+/// The order in which a graph selects experts and uses them.
+#[derive(Default)]
+pub struct GraphOrder {
+    selected: Vec<u32>,
+    faults: Vec<String>,
+}
+
+impl GraphOrder {
+    /// Checks what a pass that ends behind the last selection relies on: layers select in ascending order, and no
+    /// experts are used that were not selected before.
+    pub fn check(&self, layers: &[u32]) {
+        assert!(self.faults.is_empty(), "{:?}", self.faults);
+        // Each ubatch begins with the first layer again.
+        assert!(self.selected.len() >= layers.len() && self.selected.len().is_multiple_of(layers.len()));
+        for ubatch in self.selected.chunks(layers.len()) {
+            assert_eq!(ubatch, layers, "layers in the order of their selection");
+        }
+    }
+}
+
+impl Observer for GraphOrder {
+    fn wants(&mut self, node: &Node<'_>) -> bool {
+        if let Some((Site::Topk, layer)) = node.site() {
+            self.selected.push(layer);
+        }
+        if node.is_mul_mat_id() {
+            let weights = node.source(0).expect("weights");
+            let layer = weights.name().strip_prefix("blk.").and_then(|rest| rest.split_once('.'));
+            let layer = layer.and_then(|(layer, _)| layer.parse::<u32>().ok());
+            if layer.is_none() || layer != self.selected.last().copied() {
+                let last = self.selected.last();
+                self.faults.push(format!("{} is used behind the selection of {last:?}", weights.name()));
+            }
+        }
+        false
+    }
+
+    fn observe(&mut self, _node: &mut Node<'_>) -> Result<(), ObserveError> {
+        Ok(())
+    }
+}
+
+/// Hides the nodes of one site from another observer.
+pub struct Hiding<'o> {
+    pub observer: &'o mut dyn Observer,
+    pub site: Site,
+}
+
+impl Observer for Hiding<'_> {
+    fn wants(&mut self, node: &Node<'_>) -> bool {
+        node.site().is_none_or(|(site, _)| site != self.site) && self.observer.wants(node)
+    }
+
+    fn observe(&mut self, node: &mut Node<'_>) -> Result<(), ObserveError> {
+        self.observer.observe(node)
+    }
 }
 
 /// How a pass is run.

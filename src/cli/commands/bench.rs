@@ -7,7 +7,7 @@ use crate::cli::flags::llama::LlamaFlags;
 use crate::cli::flags::selection::{SelectionFlags, open_usage};
 use crate::cli::output_files::{OutputFiles, write_small};
 use crate::gguf;
-use crate::llama::{Backend, Placement};
+use crate::llama::Placement;
 use crate::moe::{MoeModel, ShardPolicy};
 use crate::plan::KeepTarget;
 use crate::progress::{Interrupt, Unit, stage};
@@ -77,8 +77,8 @@ pub fn bench(args: &BenchArgs, console: Console) -> Result<(), Failure> {
     }
     let interrupt = catch_interrupts();
     let cuts = Cuts::write(args, console, interrupt)?;
-    let backend = Backend::start().map_err(Failure::running)?;
-    let (placement, _) = args.llama.placement(backend, console)?;
+    let backend = args.llama.start()?;
+    let placement = args.llama.placement(backend, console)?;
     let mut subjects: Vec<Subject> = files.iter().map(|file| subject(file, &placement)).collect();
     for path in &cuts.paths {
         subjects.push(subject(&gguf::Model::open(path).map_err(Failure::running)?, &placement));

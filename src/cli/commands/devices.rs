@@ -14,6 +14,8 @@ struct Row {
     description: String,
     memory_free: u64,
     memory_total: u64,
+    /// The processor computes what it gets.
+    software: bool,
 }
 
 /// Lists the devices.
@@ -23,6 +25,7 @@ pub fn devices(json: bool) -> Result<(), Failure> {
         .devices()
         .into_iter()
         .map(|device| Row {
+            software: device.is_software(),
             name: device.name,
             kind: device.kind.as_str(),
             description: device.description,
@@ -35,7 +38,8 @@ pub fn devices(json: bool) -> Result<(), Failure> {
     }
     let line = |row: Row| {
         let [free, total] = [row.memory_free, row.memory_total].map(|bytes| ByteCount(bytes).to_string());
-        vec![row.name, row.kind.to_owned(), row.description, free, total]
+        let kind = if row.software { format!("{}, by the processor", row.kind) } else { row.kind.to_owned() };
+        vec![row.name, kind, row.description, free, total]
     };
     let lines: Vec<_> = rows.into_iter().map(line).collect();
     print(&plain(&["device", "kind", "description", "free", "total"], &lines, 3))?;

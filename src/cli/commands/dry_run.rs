@@ -4,12 +4,13 @@ use crate::cli::console::{Console, print, print_json};
 use crate::cli::failure::Failure;
 use crate::cli::flags::llama::LlamaFlags;
 use crate::corpus::{Content, CorpusText};
-use crate::llama::{Backend, Model, Placement};
+use crate::llama::{Device, Model, Placement};
 use crate::moe::MoeModel;
 use crate::profile::{Outline, ProfileOptions, outline};
 use crate::progress::Silent;
 use crate::report::plain;
 use crate::units::ByteCount;
+use crate::windows::KvUnified;
 use clap::Args;
 use serde::Serialize;
 
@@ -69,17 +70,22 @@ pub fn dry_run(
     look: LookFlags,
     console: Console,
 ) -> Result<(), Failure> {
-    let backend = Backend::start().map_err(Failure::running)?;
-    let (_, names) = flags.placement(backend, console)?;
+    let backend = flags.start()?;
+    let placement = flags.placement(backend, console)?;
+    let devices = flags.devices(backend, &placement);
+    let ctx_size = options.windows.ctx_size;
     let vocabulary = Placement { devices: Some(Vec::new()), vocab_only: true, ..Placement::default() };
     let first = model.files().next().unwrap_or(model.path());
     let interrupt = options.windows.settings.interrupt;
     let loaded = Model::load(backend, first, &vocabulary, &mut Silent, interrupt).map_err(Failure::input)?;
-    let found = outline(&loaded, &model.experts, corpora, options)?;
-    let devices: Vec<DeviceRow> = backend
-        .devices()
+    let mut options = options.clone();
+    if options.windows.kv_unified == KvUnified::Auto && devices.iter().any(Device::is_gpu) {
+        // What auto would find with the model on these devices.
+        options.windows.kv_unified = KvUnified::On;
+    }
+    let found = outline(&loaded, &model.experts, corpora, &options)?;
+    let devices: Vec<DeviceRow> = devices
         .into_iter()
-        .filter(|device| names.contains(&device.name))
         .map(|device| DeviceRow {
             name: device.name,
             memory_free: device.memory_free,
@@ -99,7 +105,7 @@ pub fn dry_run(
     let model_bytes = model.file.total_bytes();
     if look.json {
         return Ok(print_json(&serde_json::json!({
-            "rows": rows, "ctx_size": flags.ctx_size, "batches": batches, "batch_size": batch_size,
+            "rows": rows, "ctx_size": ctx_size, "batches": batches, "batch_size": batch_size,
             "ubatch_size": ubatch_size, "answers": answers, "model_bytes": model_bytes, "devices": devices,
         }))?);
     }
@@ -109,8 +115,7 @@ pub fn dry_run(
         .collect();
     let mut text = plain(&["corpus", "files", "tokens", "windows"], &lines, 1);
     text.push_str(&format!(
-        "\nwindows of {} tokens, in {batches} batches of up to {batch_size} tokens, {ubatch_size} computed at once\n",
-        flags.ctx_size
+        "\nwindows of {ctx_size} tokens, in {batches} batches of up to {batch_size} tokens, {ubatch_size} computed at once\n"
     ));
     if let Some(most) = options.generate {
         text.push_str(&format!("{answers} answers of up to {most} tokens\n"));

@@ -9,6 +9,7 @@ pub mod devices;
 pub mod dry_run;
 #[cfg(feature = "llama")]
 pub mod eval;
+pub mod imatrix;
 pub mod inspect;
 pub mod man;
 pub mod merge;

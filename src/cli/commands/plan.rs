@@ -3,6 +3,7 @@
 use crate::cli::console::{Console, print, print_json};
 use crate::cli::failure::Failure;
 use crate::cli::flags::mtp::{Mtp, MtpFlag};
+use crate::cli::flags::page;
 use crate::cli::flags::selection::{KEEP_HELP, SelectionFlags, open_usage};
 use crate::cli::output_files::{OutputFiles, write_small};
 use crate::moe::{MoeModel, ShardPolicy};
@@ -53,13 +54,14 @@ pub fn plan(args: &PlanArgs, console: Console) -> Result<(), Failure> {
         if args.json {
             print_json(&table)?
         } else {
-            print(&table.to_string())?
+            print(&table.text(&console.style()))?
         }
         return Ok(());
     };
     selection.check_early(&model, keep, console)?;
     let plan = selection.plan(&model, &usage, keep, ShardPolicy::Keep)?;
     remark_mtp(&model, args.mtp, plan.k, console);
+    page::stability(&selection, &model, &usage, &plan, console)?;
     let Some(output) = args.output.as_ref().filter(|output| *output != Path::new("-")) else {
         return Ok(print(&plan.to_json())?);
     };

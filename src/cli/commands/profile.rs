@@ -3,11 +3,13 @@
 use super::dry_run::{self, LookFlags};
 use crate::cli::console::{Console, print};
 use crate::cli::failure::{Failure, with_hint};
-use crate::cli::flags::llama::{LlamaFlags, Loaded};
+use crate::cli::flags::llama::LlamaFlags;
+use crate::cli::flags::loading::Loaded;
 use crate::cli::flags::mtp::{Mtp, MtpFlag};
 use crate::cli::flags::texts::TextFlags;
 use crate::cli::output_files::{OutputFiles, write_small};
 use crate::corpus::CorpusText;
+use crate::gguf;
 use crate::moe::{LayerKind, MoeModel};
 use crate::plan::PlanError;
 use crate::profile::{self, ProfileOptions};
@@ -56,7 +58,7 @@ pub fn profile(args: &ProfileArgs, console: Console) -> Result<(), Failure> {
     }
     let interrupt = catch_interrupts();
     if args.look.dry_run {
-        let options = options(&args.texts, &args.llama, args.mtp, interrupt);
+        let options = options(&model.file, &args.texts, &args.llama, args.mtp, interrupt);
         return dry_run::dry_run(&model, &corpora, &args.llama, &options, args.look, console);
     }
     let (usage, _) = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
@@ -93,9 +95,15 @@ fn check_mtp(model: &MoeModel, flag: MtpFlag, console: Console) -> Result<(), Fa
 }
 
 /// How the texts are profiled.
-pub fn options(texts: &TextFlags, flags: &LlamaFlags, mtp: MtpFlag, interrupt: Interrupt) -> ProfileOptions {
+pub fn options(
+    model: &gguf::Model,
+    texts: &TextFlags,
+    flags: &LlamaFlags,
+    mtp: MtpFlag,
+    interrupt: Interrupt,
+) -> ProfileOptions {
     ProfileOptions {
-        windows: flags.windows(interrupt),
+        windows: flags.windows(model, interrupt),
         chunks: texts.chunks,
         weights: texts.collects_weights(),
         activations: texts.collects_activations(),
@@ -117,27 +125,25 @@ pub fn run_profile(
     (console, interrupt): (Console, Interrupt),
 ) -> Result<(Usage, Loaded), Failure> {
     let runs_mtp = mtp.runs_block() && model.experts.mtp_that_runs().is_some();
-    let loaded = flags.start(model, runs_mtp, console, interrupt)?;
-    let (backend, devices) = (loaded.backend, loaded.devices.clone());
-    let options = options(texts, flags, mtp, interrupt);
+    let loaded = flags.load_model(model, runs_mtp, console, interrupt)?;
+    let options = options(&model.file, texts, flags, mtp, interrupt);
     let profiled = stage(&mut *console.progress(), "profiling", Unit::Tokens, |progress| {
         profile::profile(&loaded.model, &model.experts, corpora, &options, progress)
     })?;
     // What was profiled has to be what the header was read of.
     model.file.check_unchanged().map_err(Failure::running)?;
-    say_what_was_profiled(&profiled, &devices, console);
+    say_what_was_profiled(&profiled, console);
     let circumstances = profile::Circumstances {
-        llama_cpp: backend.version(),
-        devices,
-        variables: backend.variables(),
-        ctx_size: flags.ctx_size,
+        llama_cpp: loaded.backend.version(),
+        variables: loaded.backend.variables(),
+        ctx_size: options.windows.ctx_size,
     };
     let usage =
         profiled.into_usage(model.path(), &model.identity, circumstances).map_err(Failure::running)?;
     Ok((usage, loaded))
 }
 
-fn say_what_was_profiled(profiled: &profile::Profile, devices: &[String], console: Console) {
+fn say_what_was_profiled(profiled: &profile::Profile, console: Console) {
     profiled.remarks.iter().for_each(|text| console.remark(text));
     let tokens: u64 = profiled.corpora.iter().map(|corpus| corpus.tokens).sum();
     let seconds = profiled.wall.as_secs_f64();
@@ -146,7 +152,7 @@ fn say_what_was_profiled(profiled: &profile::Profile, devices: &[String], consol
     console.remark(&format!(
         "profiled {} on {}: {tokens} tokens in {seconds:.1} s, {:.0} tokens/s",
         names.join(", "),
-        devices.join(", "),
+        profiled.devices.join(", "),
         tokens as f64 / seconds.max(1e-9)
     ));
 }

@@ -70,8 +70,8 @@ pub fn refine(args: &RefineArgs, console: Console) -> Result<(), Failure> {
     outputs.check_inputs(model.files().chain([args.usage.as_path()]).chain(args.texts.inputs(&corpora)))?;
 
     let interrupt = catch_interrupts();
-    let loaded = args.llama.start(&model, false, console, interrupt)?;
-    let options = args.llama.windows(interrupt);
+    let loaded = args.llama.load_model(&model, false, console, interrupt)?;
+    let options = args.llama.windows(&model.file, interrupt);
     let text_options = TextOptions {
         ctx_size: options.ctx_size,
         chunks: args.texts.chunks,
@@ -168,7 +168,7 @@ fn compare(
     interrupt: Interrupt,
     console: Console,
 ) -> Result<bool, Failure> {
-    let options = args.llama.windows(interrupt);
+    let options = args.llama.windows(&model.file, interrupt);
     let mut what_if = stage(&mut *console.progress(), "comparing", Unit::Tokens, |progress| {
         WhatIf::new(loaded, model.chosen(), &options, tested, room(), progress)
     })

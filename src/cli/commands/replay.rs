@@ -3,11 +3,11 @@
 use crate::cache::PolicyKind;
 use crate::cli::console::{Console, print, print_json};
 use crate::cli::failure::Failure;
-use crate::cli::replay_tables;
 use crate::moe::MoeModel;
 use crate::progress::{Interrupt, Unit};
 use crate::replay::{self, CacheAware, Capacity, DeltaReading, Guard, PrefetchPlace, PrefetchPlan};
 use crate::replay::{ReplayError, ReplayOptions, RunSpec, TransferModel};
+use crate::report;
 use crate::sys::catch_interrupts;
 use crate::trace::{self, OpenTrace, TraceMeta, TraceReader};
 use crate::units::parse_bytes;
@@ -135,7 +135,7 @@ pub fn replay(args: &ReplayArgs, console: Console) -> Result<(), Failure> {
     if args.json {
         return Ok(print_json(&done)?);
     }
-    Ok(print(&replay_tables::replay(&done))?)
+    Ok(print(&report::replay_text(&done))?)
 }
 
 /// All caches that the flags ask for.
@@ -207,7 +207,7 @@ fn advise(
         watched(console, |tell| replay::advise(trace, *budget, possible.as_deref(), interrupt, tell));
     let advice = advice.map_err(replay_failure)?.ok_or(Failure::Interrupted)?;
     advice.remarks.iter().for_each(|text| console.remark(text));
-    let advice = replay_tables::WithFlags::new(advice, file.as_deref());
+    let advice = report::AdviceWithFlags::new(advice, file.as_deref());
     if args.json {
         return Ok(print_json(&advice)?);
     }

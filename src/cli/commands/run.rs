@@ -4,10 +4,12 @@ use super::profile::run_profile;
 use super::within::Within;
 use crate::cli::console::Console;
 use crate::cli::failure::Failure;
+use crate::cli::flags::card::{self, CardSubject};
 use crate::cli::flags::keep::RunKeep;
 use crate::cli::flags::llama::LlamaFlags;
 use crate::cli::flags::mtp::MtpFlag;
 use crate::cli::flags::output::CutFlags;
+use crate::cli::flags::page::{self, PageSubject};
 use crate::cli::flags::selection::{KEEP_HELP, SelectionFlags};
 use crate::cli::flags::texts::TextFlags;
 use crate::cli::output_files::{OutputFiles, write_small};
@@ -27,6 +29,12 @@ pub struct RunArgs {
     /// The usage file to write; default: beside the output, OUT.usage.json
     #[arg(long, value_name = "U.json")]
     pub usage_out: Option<PathBuf>,
+    /// Write a page about the profile and the cut, with plots, in one file
+    #[arg(long, value_name = "R.html")]
+    pub report: Option<PathBuf>,
+    /// Write a model card, README.md, beside the pruned model
+    #[arg(long)]
+    pub card: bool,
     #[command(flatten)]
     pub mtp: MtpFlag,
     #[command(flatten)]
@@ -53,6 +61,12 @@ pub fn run(args: &RunArgs, console: Console) -> Result<(), Failure> {
     let mut outputs = OutputFiles::default();
     args.cut.check(&model, k, &mut outputs)?;
     outputs.add_small(&usage_out, args.cut.force)?;
+    if let Some(report) = &args.report {
+        outputs.add_small(report, args.cut.force)?;
+    }
+    if args.card {
+        card::check(&args.cut, &mut outputs)?;
+    }
     let corpora = args.texts.read(&model, console)?;
     outputs.check_inputs(model.files().chain(args.texts.inputs(&corpora)))?;
     if !args.texts.splits_corpora() {
@@ -87,6 +101,22 @@ pub fn run(args: &RunArgs, console: Console) -> Result<(), Failure> {
     let mut plan = selection.plan(&model, &usage, &target, args.cut.shards)?;
     plan.target = Some(args.keep.to_string());
     let coverages = plan::coverage(&usage, &plan.keep);
-    let report = args.cut.cut(&model, (&plan, coverages.as_ref()), &[&usage_out], console, interrupt);
-    report.map_err(|failure| failure.after_usage(usage_out.clone()))?.print(args.cut.json, console)
+    let stability = page::stability(&selection, &model, &usage, &plan, console)?;
+    let written = args.cut.cut(&model, (&plan, coverages.as_ref()), &[&usage_out], console, interrupt);
+    let written = written.map_err(|failure| failure.after_usage(usage_out.clone()))?;
+    if let Some(report) = &args.report {
+        let sizes = page::sizes(&selection, &model, &usage, Some(&plan), args.cut.shards)?;
+        let (usage, bytes) = (&usage, Some((written.bytes_before, written.bytes)));
+        let subject = PageSubject { usage, sizes: Some(&sizes), plan: Some(&plan), bytes, measured: None };
+        // A profile that routed nothing made no plan.
+        let text = subject.render().unwrap_or_default();
+        write_small(report, text.as_bytes(), args.cut.force, console)?;
+        console.remark(&format!("wrote {}", report.display()));
+    }
+    if args.card {
+        let (coverages, stability) = (coverages.as_ref(), stability.as_ref());
+        let subject = CardSubject { model: &model, plan: &plan, coverages, stability, measured: None };
+        card::write(&args.cut, &subject, &written, console)?;
+    }
+    written.print(args.cut.json, console)
 }

@@ -6,14 +6,13 @@ use crate::cli::flags::llama::LlamaFlags;
 use crate::cli::flags::texts::{ScoreData, TextFlags};
 use crate::cli::output_files::{OutputFiles, output_failure};
 use crate::corpus::TextSource;
-use crate::llama::Backend;
 use crate::moe::{LayerKind, MoeModel};
 use crate::profile::{self, Generation, RecordError, Recorded, TraceOptions, TraceTarget};
 use crate::progress::{Unit, stage};
 use crate::sys::{FileError, PartFile, catch_interrupts};
 use crate::trace::{TraceError, TracedModel};
 use crate::units::ByteCount;
-use crate::windows::{KvUnified, WindowOptions};
+use crate::windows::WindowOptions;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::path::PathBuf;
@@ -96,16 +95,17 @@ pub fn trace(args: &TraceArgs, console: Console) -> Result<(), Failure> {
     }
     outputs.check_inputs(model.files().chain(texts.inputs(&corpora)))?;
     let interrupt = catch_interrupts();
-    let backend = Backend::start().map_err(Failure::running)?;
-    let (placement, devices) = args.llama.placement(backend, console)?;
+    let backend = args.llama.start()?;
+    let placement = args.llama.placement(backend, console)?;
+    let devices = args.llama.devices(backend, &placement).into_iter().map(|device| device.name).collect();
     let first = model.files().next().unwrap_or(model.path());
     let loaded = args.llama.load(backend, first, &placement, console, interrupt)?;
     let options = TraceOptions {
         windows: WindowOptions {
-            ctx_size: args.llama.ctx_size,
+            ctx_size: args.llama.window(&model.file),
             batch_size: args.llama.batch_size,
             ubatch_size: args.llama.ubatch_size,
-            kv_unified: KvUnified::Auto,
+            kv_unified: args.llama.kv_unified,
             settings: args.llama.settings(interrupt),
         },
         chunks: args.chunks,

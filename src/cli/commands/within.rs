@@ -3,7 +3,8 @@
 use super::eval::{eval_failure, room};
 use crate::cli::console::Console;
 use crate::cli::failure::Failure;
-use crate::cli::flags::llama::{LlamaFlags, Loaded};
+use crate::cli::flags::llama::LlamaFlags;
+use crate::cli::flags::loading::Loaded;
 use crate::cli::flags::selection::Selection;
 use crate::cli::flags::texts::TextFlags;
 use crate::corpus::CorpusText;
@@ -27,7 +28,7 @@ pub struct Within<'a> {
 impl Within<'_> {
     /// The smallest number of experts whose mean KL divergence is at most `bound`.
     pub fn find(&self, bound: f64, console: Console, interrupt: Interrupt) -> Result<u32, Failure> {
-        let options = self.llama.windows(interrupt);
+        let options = self.llama.windows(&self.model.file, interrupt);
         let text_options = TextOptions {
             ctx_size: options.ctx_size,
             chunks: self.texts.chunks,

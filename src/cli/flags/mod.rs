@@ -1,13 +1,22 @@
 //! Flags that several commands share.
 
+pub mod card;
 #[cfg(feature = "llama")]
 pub mod eval_texts;
+#[cfg(feature = "llama")]
+pub mod hf;
 #[cfg(feature = "llama")]
 pub mod keep;
 #[cfg(feature = "llama")]
 pub mod llama;
+#[cfg(feature = "llama")]
+mod llama_values;
+#[cfg(feature = "llama")]
+pub mod loading;
 pub mod mtp;
+pub mod names;
 pub mod output;
+pub mod page;
 pub mod selection;
 #[cfg(feature = "llama")]
 pub mod texts;

@@ -91,6 +91,7 @@ pub fn import(path: &Path, corpus: &str, model: &MoeModel) -> Result<Imported, I
                 n_expert_used: layer.n_expert_used,
                 total: sums.clone(),
                 corpora: BTreeMap::from([(corpus.to_owned(), sums)]),
+                half: None,
             })
             .collect(),
     };

@@ -4,7 +4,7 @@ use super::args::EvalArgs;
 use super::candidates::Candidate;
 use crate::cli::console::{Console, print};
 use crate::cli::failure::Failure;
-use crate::cli::flags::llama::Loaded;
+use crate::cli::flags::loading::Loaded;
 use crate::corpus::CorpusText;
 use crate::evaluate::{
     self, EVAL_SCHEMA, EvalCorpus, EvalError, EvalRow, EvalRun, Evaluation, Losses, Noise, Reference, Scorer,
@@ -40,8 +40,8 @@ impl<'a> Session<'a> {
         usage: Option<&Usage>,
         (console, interrupt): (Console, Interrupt),
     ) -> Result<(Self, Evaluation), Failure> {
-        let loaded = args.llama.start(model, false, console, interrupt)?;
-        let options = args.llama.windows(interrupt);
+        let loaded = args.llama.load_model(model, false, console, interrupt)?;
+        let options = args.llama.windows(&model.file, interrupt);
         let texts = TextOptions {
             ctx_size: options.ctx_size,
             chunks: args.texts.chunks,
@@ -102,7 +102,7 @@ impl<'a> Session<'a> {
     /// Measures the model beside its base: first the base, whose predictions are kept, or both in step.
     pub fn compare(&self, base: &MoeModel, evaluation: &mut Evaluation) -> Result<(), Failure> {
         evaluation.base = Some(ProfiledModel::new(base.path(), &base.identity));
-        let loaded = self.args.llama.start(base, false, self.console, self.interrupt)?;
+        let loaded = self.args.llama.load_model(base, false, self.console, self.interrupt)?;
         let mut scorer = Scorer::new(&loaded.model, &base.experts, &self.options).map_err(eval_failure)?;
         let rows = self.corpora.iter().map(EvalCorpus::n_scored).sum();
         let bytes = StoredRows::bytes(scorer.n_vocab(), rows);
@@ -204,7 +204,7 @@ impl<'a> Session<'a> {
             device: noise.split(',').map(str::to_owned).collect(),
             ..self.args.llama.clone()
         };
-        let loaded = flags.start(model, false, self.console, self.interrupt)?;
+        let loaded = flags.load_model(model, false, self.console, self.interrupt)?;
         let against = format!("on {}", loaded.devices.join(", "));
         Ok((Some(loaded), options, against))
     }

@@ -1,21 +1,11 @@
 //! The tables of `replay`.
 
+use super::table::plain as table;
+use super::wording::percent;
 use crate::replay::{Advice, AdviceRow, Choice, PartResult, Replay, RunResult};
-use crate::report::percent;
 use crate::units::ByteCount;
-use comfy_table::{CellAlignment, Table, presets};
 use serde::Serialize;
 use std::fmt::{self, Write};
-
-fn table(header: &[&str], rows: &[Vec<String>], left: usize) -> String {
-    let mut table = Table::new();
-    table.load_style(presets::NOTHING).set_header(header.to_vec()).add_rows(rows);
-    for (at, column) in table.column_iter_mut().enumerate() {
-        column.set_padding((0, 2));
-        column.set_cell_alignment(if at < left { CellAlignment::Left } else { CellAlignment::Right });
-    }
-    table.to_string().lines().map(|line| format!("{}\n", line.trim_end())).collect()
-}
 
 /// Bytes a token.
 fn each(bytes: Option<f64>) -> String {

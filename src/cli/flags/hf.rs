@@ -1,0 +1,45 @@
+//! Models that llama.cpp or the tools of Hugging Face have downloaded: found, never fetched.
+
+use crate::llama::Download;
+use std::ffi::OsString;
+
+/// Replaces `--hf-repo USER/REPO[:QUANT]` (and `--hf-file FILE`) by `--model PATH`.
+///
+/// # Errors
+/// Says what is not there, and what fetches it.
+pub fn find_models(arguments: Vec<OsString>) -> Result<Vec<OsString>, String> {
+    let mut kept = Vec::with_capacity(arguments.len());
+    let (mut repository, mut file) = (None, None);
+    let mut arguments = arguments.into_iter();
+    while let Some(argument) = arguments.next() {
+        let text = argument.to_str().unwrap_or_default();
+        let (name, value) = text.split_once('=').map_or((text, None), |(name, value)| (name, Some(value)));
+        let slot = match name {
+            "--hf-repo" => &mut repository,
+            "--hf-file" => &mut file,
+            "--" => {
+                kept.push(argument);
+                kept.extend(arguments);
+                break;
+            }
+            _ => {
+                kept.push(argument);
+                continue;
+            }
+        };
+        let value = value.map(str::to_owned).or_else(|| arguments.next()?.into_string().ok());
+        *slot = Some(value.ok_or_else(|| format!("{name} takes a value"))?);
+    }
+    let Some(repository) = repository.map(|name| Download::parse(&name)).transpose()? else {
+        return match file {
+            Some(_) => Err("--hf-file names a file of the repository of --hf-repo".to_owned()),
+            None => Ok(kept),
+        };
+    };
+    let model = repository.find(file.as_deref())?;
+    // In front of what was given behind the command, which is the first argument that is no flag.
+    let command = kept.iter().skip(1).position(|argument| !argument.to_string_lossy().starts_with('-'));
+    let at = command.map_or(kept.len(), |at| at + 2);
+    kept.splice(at..at, ["--model".into(), model.into_os_string()]);
+    Ok(kept)
+}

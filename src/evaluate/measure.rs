@@ -1,0 +1,154 @@
+//! The losses of texts: each scored token, alone or against a base.
+
+use super::EvalError;
+use super::figures::{BaseLoss, Figures, TokenLoss};
+use super::reference::{Reference, StoredRows};
+use super::scorer::{EvalCorpus, Scorer, Unobserved};
+use super::softmax::{Normaliser, difference};
+use crate::llama::Observer;
+use crate::progress::Progress;
+use crate::windows::{Window, for_rows};
+
+/// The losses of a measurement, by corpus and in the order of the tokens.
+#[derive(Clone, Debug, Default, PartialEq)]
+pub struct Losses {
+    /// One entry a corpus.
+    pub corpora: Vec<Vec<TokenLoss>>,
+}
+
+impl Losses {
+    /// The figures of all corpora together.
+    pub fn all(&self) -> Option<Figures> {
+        Figures::of(self.corpora.iter().flatten())
+    }
+
+    /// The figures of the corpora at these places together.
+    pub fn of(&self, places: &[usize]) -> Option<Figures> {
+        Figures::of(places.iter().filter_map(|&at| self.corpora.get(at)).flatten())
+    }
+}
+
+/// Runs all windows of `corpora` and gives the loss of each scored token, against `reference` where there is one.
+/// `observer` rides along. `progress` is told of tokens.
+///
+/// # Errors
+/// When llama.cpp or the observer fails, the logits are no numbers, or the user interrupts.
+pub fn measure(
+    scorer: &mut Scorer<'_>,
+    corpora: &[EvalCorpus],
+    reference: Option<&mut Reference<'_>>,
+    observer: &mut dyn Observer,
+    progress: &mut dyn Progress,
+) -> Result<Losses, EvalError> {
+    measure_until(scorer, corpora, reference, observer, &|_| false, progress).map(Option::unwrap_or_default)
+}
+
+/// As [`measure`], but ends with nothing as soon as `is_enough` says so of the losses up to then.
+///
+/// # Errors
+/// As [`measure`].
+pub fn measure_until(
+    scorer: &mut Scorer<'_>,
+    corpora: &[EvalCorpus],
+    mut reference: Option<&mut Reference<'_>>,
+    observer: &mut dyn Observer,
+    is_enough: &dyn Fn(&Losses) -> bool,
+    progress: &mut dyn Progress,
+) -> Result<Option<Losses>, EvalError> {
+    if let Some(reference) = reference.as_deref_mut() {
+        reference.rewind()?;
+    }
+    let total: u64 = corpora.iter().map(EvalCorpus::n_tokens).sum();
+    let mut done = 0;
+    let mut losses = Losses::default();
+    for corpus in corpora {
+        progress.name(&corpus.name);
+        losses.corpora.push(Vec::with_capacity(usize::try_from(corpus.n_scored()).unwrap_or(0)));
+        let groups: Vec<&[Window]> = scorer.groups(&corpus.windows).collect();
+        for group in groups {
+            let found = losses_of(scorer, group, reference.as_deref_mut(), observer)?;
+            losses.corpora.last_mut().into_iter().for_each(|losses| losses.extend_from_slice(&found));
+            if is_enough(&losses) {
+                return Ok(None);
+            }
+            done += group.iter().map(|window| window.tokens.len() as u64).sum::<u64>();
+            progress.update(done, total);
+        }
+    }
+    Ok(Some(losses))
+}
+
+/// The losses of the tokens of one group.
+fn losses_of(
+    scorer: &mut Scorer<'_>,
+    group: &[Window],
+    mut reference: Option<&mut Reference<'_>>,
+    observer: &mut dyn Observer,
+) -> Result<Vec<TokenLoss>, EvalError> {
+    if let Some(reference) = reference.as_deref_mut() {
+        reference.begin(group)?;
+    }
+    let n_vocab = scorer.n_vocab();
+    let mut losses = Vec::new();
+    scorer.run(group, observer, &mut |rows, threads| {
+        let base = match reference.as_deref_mut() {
+            Some(reference) => Some(reference.rows(rows.logits.len())?),
+            None => None,
+        };
+        let found = for_rows(rows.logits.len(), threads, |at| {
+            let logits = rows.logits[at];
+            let normaliser = Normaliser::of(logits)?;
+            let target = usize::try_from(rows.targets[at]).ok()?;
+            let base = match base {
+                Some(base) => {
+                    let base = &base[at * n_vocab..(at + 1) * n_vocab];
+                    let found = difference(logits, normaliser, base);
+                    Some(BaseLoss {
+                        nll: -f64::from(*base.get(target)?),
+                        kl: found.kl,
+                        same_top: found.same_top,
+                    })
+                }
+                None => None,
+            };
+            let nll = -f64::from(normaliser.log_probability(*logits.get(target)?));
+            Some(TokenLoss { nll, base })
+        });
+        for loss in found {
+            losses.push(loss.ok_or(EvalError::NotNumbers)?);
+        }
+        Ok(())
+    })?;
+    Ok(losses)
+}
+
+/// As [`measure`] without a base, and keeps all log-probabilities for later comparisons.
+///
+/// # Errors
+/// As [`measure`], and when they cannot be kept.
+pub fn measure_and_keep(
+    scorer: &mut Scorer<'_>,
+    corpora: &[EvalCorpus],
+    keep: &mut StoredRows,
+    progress: &mut dyn Progress,
+) -> Result<Losses, EvalError> {
+    let total: u64 = corpora.iter().map(EvalCorpus::n_tokens).sum();
+    let mut done = 0;
+    let mut losses = Losses::default();
+    for corpus in corpora {
+        progress.name(&corpus.name);
+        let mut found = Vec::with_capacity(usize::try_from(corpus.n_scored()).unwrap_or(0));
+        let groups: Vec<&[Window]> = scorer.groups(&corpus.windows).collect();
+        for group in groups {
+            scorer.run(group, &mut Unobserved, &mut |rows, threads| {
+                found.extend(keep.push(&rows, threads)?);
+                Ok(())
+            })?;
+            done += group.iter().map(|window| window.tokens.len() as u64).sum::<u64>();
+            progress.update(done, total);
+        }
+        losses.corpora.push(found);
+    }
+    keep.finish()?;
+    Ok(losses)
+}
