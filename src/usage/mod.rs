@@ -10,6 +10,7 @@ mod halves;
 mod held_out;
 pub mod imatrix;
 mod merge;
+mod model_match;
 mod open;
 mod sums;
 #[cfg(test)]
@@ -17,10 +18,9 @@ pub(crate) mod test_usage;
 
 pub use activation::ActivationSums;
 pub use check::{AllEqual, check_not_all_equal};
-pub use file::{
-    Corpus, CorpusFile, LayerUsage, ModelMatch, ProfiledModel, Run, USAGE_SCHEMA, Usage, UsageError,
-};
+pub use file::{Corpus, CorpusFile, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage, UsageError};
 pub use held_out::HeldOut;
 pub use merge::{MergeError, Merged, merge};
+pub use model_match::ModelMatch;
 pub use open::{OpenError, open};
 pub use sums::ExpertSums;

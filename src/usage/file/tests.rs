@@ -1,4 +1,5 @@
 use super::*;
+use crate::usage::ModelMatch;
 use crate::usage::test_usage;
 
 fn good() -> Usage {
