@@ -35,6 +35,26 @@ pub fn print(text: &str) -> Result<(), PrintError> {
     write(&text.chars().map(plain).collect::<String>())
 }
 
+/// Writes a report to stdout, with the colours of [`TextStyle`] and no other control characters.
+pub fn print_styled(text: &str) -> Result<(), PrintError> {
+    write(&styled(text))
+}
+
+/// Text of which the only escape sequences are those that set the look of letters.
+fn styled(text: &str) -> String {
+    let mut pieces = text.split('\u{1b}');
+    let plain = |piece: &str| piece.replace(|c: char| c.is_control() && c != '\n', " ");
+    let mut out = plain(pieces.next().unwrap_or_default());
+    for piece in pieces {
+        let numbers =
+            piece.strip_prefix('[').and_then(|rest| rest.split_once('m')).map(|(numbers, _)| numbers);
+        let sets_look = numbers.is_some_and(|numbers| ["0", "1", "2", "36"].contains(&numbers));
+        out.push(if sets_look { '\u{1b}' } else { ' ' });
+        out.push_str(&plain(piece));
+    }
+    out
+}
+
 fn write(text: &str) -> Result<(), PrintError> {
     let mut stdout = io::stdout().lock();
     stdout.write_all(text.as_bytes()).and_then(|()| stdout.flush()).map_err(|error| match error.kind() {
@@ -179,5 +199,12 @@ mod tests {
         assert!(!text.trim_end().chars().any(char::is_control), "{text:?}");
         assert_eq!(serde_json::from_str::<String>(&text).unwrap(), name);
         assert_eq!(one_line(name), "a [31m 2J ");
+    }
+
+    #[test]
+    fn reports_keep_their_colours_and_no_other_escape() {
+        assert_eq!(styled("\u{1b}[1mA\u{1b}[0m\n\u{1b}[36m▇"), "\u{1b}[1mA\u{1b}[0m\n\u{1b}[36m▇");
+        assert_eq!(styled("a\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\u{1b}"), "a [2J ]0;x  31m ");
+        assert_eq!(styled("\u{1b}[1;31mA"), " [1;31mA");
     }
 }

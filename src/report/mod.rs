@@ -210,10 +210,11 @@ impl UsageReport {
             meaning: ranked.meaning(&enough)?,
             enough,
             measured: None,
-            limits: "The table counts selections. It cannot know what the lost share costs in quality, nor what \
-                     texts unlike these need (another language, another task): measure a cut, for example with \
-                     llama-perplexity, also on a text that was not profiled."
-                .into(),
+            limits:
+                "The table counts selections. It cannot know what the lost share costs in quality, nor what \
+                     texts unlike these need (another language, another task): measure a cut, with \
+                     moeslice eval, also on a text that was not profiled."
+                    .into(),
         })
     }
 }

@@ -251,7 +251,7 @@ fn mask_that_never_took_hold_is_reported() {
     let model = OnDisk::new(&plain("qwen3moe"));
     let experts = model.experts().expect("experts");
     let mask = ExpertMask::new(&experts, &first(&experts, 6)).expect("a mask");
-    assert_says(&mask.check_reached().expect_err("nothing ran").to_string(), &["layer 0", "never masked"]);
+    assert_says(&mask.check_reached().expect_err("nothing ran").to_string(), &["layer 0", "not masked"]);
     let whole = ExpertMask::new(&experts, &first(&experts, 8)).expect("a mask of nothing");
     whole.check_reached().expect("no expert was to be masked");
 }

@@ -40,7 +40,6 @@ fn report_page_is_written_whole_and_replaces_nothing() {
     refuses(&mut report(&[]), 2, &["r.html", "exists already"]);
     succeeds(&mut report(&["--force"]));
     assert!(fs::read_to_string(at("r.html")).unwrap().contains("the size needs the model at hand"));
-    refuses(report(&["--force", "--html"]).arg(at("u.json")), 2, &["--html"]);
     let mut over_input = moeslice();
     over_input.arg("report").arg(at("u.json")).arg("--html").arg(at("u.json")).arg("--force");
     refuses(&mut over_input, 2, &["an input"]);

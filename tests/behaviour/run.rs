@@ -45,7 +45,7 @@ fn any_shard_stands_for_the_whole_model() {
     succeeds(&mut run(&demo(), &at("t.txt"), "24", &at("whole.gguf")));
     let mut prune = moeslice();
     prune.arg("prune").arg("-m").arg(demo()).arg("--usage").arg(at("whole.usage.json"));
-    succeeds(prune.args(["--keep", "24", "--shards", "500KiB", "-o"]).arg(at("part.gguf")));
+    succeeds(prune.args(["--keep", "24", "--shards", "1MB", "-o"]).arg(at("part.gguf")));
     let shards = fs::read_dir(folder.path()).unwrap().flatten().map(|entry| entry.path());
     let second = shards.into_iter().find(|path| path.to_string_lossy().contains("part-00002-of-")).unwrap();
     succeeds(&mut run(&second, &at("t.txt"), "16", &at("again.gguf")));

@@ -1,6 +1,6 @@
 //! `moeslice plan`: what every number of experts would take and cover, and the plan for one.
 
-use crate::cli::console::{Console, print, print_json};
+use crate::cli::console::{Console, print, print_json, print_styled};
 use crate::cli::failure::Failure;
 use crate::cli::flags::mtp::{Mtp, MtpFlag};
 use crate::cli::flags::page;
@@ -54,7 +54,7 @@ pub fn plan(args: &PlanArgs, console: Console) -> Result<(), Failure> {
         if args.json {
             print_json(&table)?
         } else {
-            print(&table.text(&console.style()))?
+            print_styled(&table.text(&console.style()))?
         }
         return Ok(());
     };

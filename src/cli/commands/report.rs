@@ -67,7 +67,7 @@ pub fn report(args: &ReportArgs, console: Console) -> Result<(), Failure> {
         if args.json {
             console::print_json(&report)?
         } else {
-            console::print(&report.text(&console.style()))?
+            console::print_styled(&report.text(&console.style()))?
         }
         return Ok(());
     };
