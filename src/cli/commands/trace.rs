@@ -157,6 +157,7 @@ fn say_what_was_recorded(args: &TraceArgs, recorded: &Recorded, console: Console
     let output = args.output.display();
     let bytes = ByteCount(bytes);
     console.remark(&format!(
-        "wrote {output}: {tokens} tokens ({generated} of them generated) in {sessions} sessions, {candidates} candidates a layer, {bytes}"
+        "wrote {output}: {tokens} tokens ({generated} of them generated) in {sessions} {}, {candidates} candidates a layer, {bytes}",
+        if *sessions == 1 { "session" } else { "sessions" }
     ));
 }
