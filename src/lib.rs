@@ -51,15 +51,20 @@
 //! | [`arch`] | the architectures that route tokens to experts, one row each |
 //! | [`moe`] | the experts of a model, what it can keep, the shape of a cut |
 //! | [`usage`] | how often each expert was selected: the usage file |
+//! | [`trace`] | where each token went: the file of recorded routing |
 //! | [`score`] | how much each expert matters |
 //! | [`plan`] | which experts stay: the plan file |
 //! | [`slice`](mod@slice) | the cut, and its comparison with the source |
+//! | [`cache`] | caches of experts, one policy each |
+//! | [`replay`] | recorded routing through those caches |
 //! | `llama` | llama.cpp made safe; feature `llama` |
 //! | [`corpus`] | texts and chats, read and rendered |
 //! | `windows` | texts as a model gets them, batch by batch; feature `llama` |
 //! | [`profile`] | from texts and a model to a usage |
 //! | [`evaluate`] | what a cut costs |
+//! | `bench` | how fast models are, side by side; feature `llama` |
 //! | [`report`] | what a usage and a plan say, as data and as tables |
+//! | `supervise` | a child process that runs a model, and may hang; feature `llama` |
 //! | `cli` | the program; feature `cli` |
 //!
 //! # Features
@@ -75,9 +80,13 @@ pub mod bench;
 pub mod cache;
 #[cfg(feature = "cli")]
 pub mod cli;
+#[cfg(feature = "cli")]
+mod console;
 pub mod corpus;
 mod digest;
 pub mod evaluate;
+#[cfg(feature = "cli")]
+mod flags;
 #[doc(hidden)]
 #[cfg(any(test, feature = "fuzzing"))]
 pub mod fuzzing;

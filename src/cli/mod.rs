@@ -1,20 +1,17 @@
-//! The command line: arguments, what each command does, and how it ends.
+//! The program: its commands, what each does, and how it ends.
 
 mod commands;
-mod console;
-mod failure;
-mod flags;
-mod output_files;
 #[cfg(feature = "llama")]
 mod supervised;
 
+use crate::console::failure::Failure;
+use crate::console::{self, Console};
+use crate::flags;
 use clap::error::ErrorKind;
 use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
 #[cfg(feature = "llama")]
 use commands::{bench, devices, eval, profile, refine, run, trace};
 use commands::{completions, imatrix, inspect, man, merge, plan, prune, replay, report, verify};
-use console::Console;
-use failure::Failure;
 use std::ffi::OsString;
 #[cfg(feature = "llama")]
 use std::io::Write;

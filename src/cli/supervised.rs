@@ -1,7 +1,7 @@
 //! Which commands run a model, and so run in a child that this process supervises.
 
-use super::console::{Console, say};
 use super::{Cli, Command};
+use crate::console::{Console, say};
 use crate::supervise::{self, Outcome};
 use crate::{llama, sys};
 use std::ffi::OsString;
@@ -37,7 +37,7 @@ pub fn role(cli: &Cli) -> Role {
 
 /// The limit of commands that have no flag for it, in seconds.
 fn flags_default() -> u64 {
-    super::flags::llama::STALL_TIMEOUT
+    crate::flags::llama::STALL_TIMEOUT
 }
 
 /// Begins to be a supervised child.

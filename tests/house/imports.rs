@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The rooms in the order of knowledge: each may use those before it.
-pub const ORDER: [&str; 26] = [
+pub const ORDER: [&str; 28] = [
     "units",
     "progress",
     "sys",
@@ -30,6 +30,8 @@ pub const ORDER: [&str; 26] = [
     "report",
     "supervise",
     "fuzzing",
+    "console",
+    "flags",
     "cli",
     "main",
 ];

@@ -1,11 +1,11 @@
 //! `moeslice bench`: how fast models are, side by side.
 
 use crate::bench::{self, BenchOptions, Format, Subject, Test};
-use crate::cli::console::{Console, print};
-use crate::cli::failure::Failure;
-use crate::cli::flags::llama::LlamaFlags;
-use crate::cli::flags::selection::{SelectionFlags, open_usage};
-use crate::cli::output_files::{OutputFiles, write_small};
+use crate::console::failure::Failure;
+use crate::console::output_files::{OutputFiles, write_small};
+use crate::console::{Console, print};
+use crate::flags::llama::LlamaFlags;
+use crate::flags::selection::{SelectionFlags, open_usage};
 use crate::gguf;
 use crate::llama::Placement;
 use crate::moe::{MoeModel, ShardPolicy};
@@ -152,7 +152,7 @@ impl Cuts {
             // Equal numbers of experts would be one file. Only its speed is of interest, which no fault of a disk changes.
             let options = Options { force: true, shards: ShardPolicy::Single, verify: false, interrupt };
             slice::prune(&cut, path, &options, &mut *console.progress())
-                .map_err(crate::cli::flags::output::slice_failure)?;
+                .map_err(crate::flags::output::slice_failure)?;
         }
         Ok(Cuts { _folder: Some(folder), paths })
     }

@@ -1,7 +1,7 @@
 //! `moeslice completions`: what a shell needs to complete commands and flags.
 
-use crate::cli::console::print;
-use crate::cli::failure::Failure;
+use crate::console::failure::Failure;
+use crate::console::print;
 use clap::Args;
 use clap_complete::Shell;
 

@@ -1,7 +1,7 @@
 //! `moeslice devices`: what llama.cpp can run on here.
 
-use crate::cli::console::{print, print_json};
-use crate::cli::failure::Failure;
+use crate::console::failure::Failure;
+use crate::console::{print, print_json};
 use crate::llama::Backend;
 use crate::report::plain;
 use crate::units::ByteCount;

@@ -1,9 +1,9 @@
 //! `moeslice profile --dry-run` and `--show-text`: what would run, and what the model would read.
 
-use crate::cli::console::{Console, print, print_json};
-use crate::cli::failure::Failure;
-use crate::cli::flags::llama::LlamaFlags;
+use crate::console::failure::Failure;
+use crate::console::{Console, print, print_json};
 use crate::corpus::{Content, CorpusText};
+use crate::flags::llama::LlamaFlags;
 use crate::llama::{Device, Model, Placement};
 use crate::moe::MoeModel;
 use crate::profile::{Outline, ProfileOptions, outline};

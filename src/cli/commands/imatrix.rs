@@ -1,8 +1,8 @@
 //! `moeslice imatrix`: an importance matrix for a pruned model, from that of its base.
 
-use crate::cli::console::Console;
-use crate::cli::failure::Failure;
-use crate::cli::output_files::{OutputFiles, write_small};
+use crate::console::Console;
+use crate::console::failure::Failure;
+use crate::console::output_files::{OutputFiles, write_small};
 use crate::moe::MoeModel;
 use crate::slice::slice_imatrix;
 use clap::Args;

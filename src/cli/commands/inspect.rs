@@ -1,8 +1,8 @@
 //! `moeslice inspect`: the experts of a model file.
 
 use crate::arch::Renormalise;
-use crate::cli::console::{print, print_json};
-use crate::cli::failure::Failure;
+use crate::console::failure::Failure;
+use crate::console::{print, print_json};
 use crate::moe::{Experts, IdMap, LayerKind, MoeModel, Provenance, PrunedShape, Role, ShardPolicy};
 use crate::report::{plain, steps};
 use crate::units::ByteCount;

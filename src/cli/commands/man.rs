@@ -1,7 +1,7 @@
 //! `moeslice man`: the manual page, made from the flags.
 
-use crate::cli::console::print;
-use crate::cli::failure::Failure;
+use crate::console::failure::Failure;
+use crate::console::print;
 use clap_mangen::Man;
 use std::fmt::Write as _;
 use std::io;

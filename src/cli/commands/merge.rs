@@ -1,8 +1,8 @@
 //! `moeslice merge`: usage files of one model, joined.
 
-use crate::cli::console::{self, Console};
-use crate::cli::failure::Failure;
-use crate::cli::output_files::{OutputFiles, write_small};
+use crate::console::failure::Failure;
+use crate::console::output_files::{OutputFiles, write_small};
+use crate::console::{self, Console};
 use crate::usage::{self, Usage};
 use clap::Args;
 use std::path::{Path, PathBuf};

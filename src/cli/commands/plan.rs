@@ -1,11 +1,11 @@
 //! `moeslice plan`: what every number of experts would take and cover, and the plan for one.
 
-use crate::cli::console::{Console, print, print_json, print_styled};
-use crate::cli::failure::Failure;
-use crate::cli::flags::mtp::{Mtp, MtpFlag};
-use crate::cli::flags::page;
-use crate::cli::flags::selection::{KEEP_HELP, SelectionFlags, open_usage};
-use crate::cli::output_files::{OutputFiles, write_small};
+use crate::console::failure::Failure;
+use crate::console::output_files::{OutputFiles, write_small};
+use crate::console::{Console, print, print_json, print_styled};
+use crate::flags::mtp::{Mtp, MtpFlag};
+use crate::flags::page;
+use crate::flags::selection::{KEEP_HELP, SelectionFlags, open_usage};
 use crate::moe::{MoeModel, ShardPolicy};
 use crate::plan::KeepTarget;
 use crate::report::PlanTable;

@@ -1,14 +1,14 @@
 //! `moeslice profile`: usage of the experts from a model and corpora.
 
 use super::dry_run::{self, LookFlags};
-use crate::cli::console::{Console, print};
-use crate::cli::failure::{Failure, with_hint};
-use crate::cli::flags::llama::LlamaFlags;
-use crate::cli::flags::loading::Loaded;
-use crate::cli::flags::mtp::{Mtp, MtpFlag};
-use crate::cli::flags::texts::TextFlags;
-use crate::cli::output_files::{OutputFiles, write_small};
+use crate::console::failure::{Failure, with_hint};
+use crate::console::output_files::{OutputFiles, write_small};
+use crate::console::{Console, print};
 use crate::corpus::CorpusText;
+use crate::flags::llama::LlamaFlags;
+use crate::flags::loading::Loaded;
+use crate::flags::mtp::{Mtp, MtpFlag};
+use crate::flags::texts::TextFlags;
 use crate::gguf;
 use crate::moe::{LayerKind, MoeModel};
 use crate::plan::PlanError;

@@ -1,13 +1,13 @@
 //! `moeslice prune`: a pruned model from a usage file or a plan.
 
-use crate::cli::console::Console;
-use crate::cli::failure::Failure;
-use crate::cli::flags::card::{self, CardSubject};
-use crate::cli::flags::mtp::MtpFlag;
-use crate::cli::flags::output::CutFlags;
-use crate::cli::flags::page;
-use crate::cli::flags::selection::{KEEP_HELP, SelectionFlags, open_usage};
-use crate::cli::output_files::OutputFiles;
+use crate::console::Console;
+use crate::console::failure::Failure;
+use crate::console::output_files::OutputFiles;
+use crate::flags::card::{self, CardSubject};
+use crate::flags::mtp::MtpFlag;
+use crate::flags::output::CutFlags;
+use crate::flags::page;
+use crate::flags::selection::{KEEP_HELP, SelectionFlags, open_usage};
 use crate::plan::{self, KeepTarget, Plan};
 use crate::sys::catch_interrupts;
 use clap::{ArgGroup, Args};

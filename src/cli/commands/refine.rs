@@ -1,13 +1,13 @@
 //! `moeslice refine`: a plan made better by trial, before anything is cut.
 
 use super::eval::{eval_failure, room};
-use crate::cli::console::{Console, print};
-use crate::cli::failure::Failure;
-use crate::cli::flags::eval_texts::EvalTextFlags;
-use crate::cli::flags::llama::LlamaFlags;
-use crate::cli::flags::selection::{KEEP_HELP, SelectionFlags, open_usage};
-use crate::cli::output_files::{OutputFiles, write_small};
+use crate::console::failure::Failure;
+use crate::console::output_files::{OutputFiles, write_small};
+use crate::console::{Console, print};
 use crate::evaluate::{self, EvalCorpus, Losses, Refined, TextOptions, WhatIf};
+use crate::flags::eval_texts::EvalTextFlags;
+use crate::flags::llama::LlamaFlags;
+use crate::flags::selection::{KEEP_HELP, SelectionFlags, open_usage};
 use crate::moe::{KeptExperts, MoeModel, ShardPolicy};
 use crate::plan::{KeepTarget, Plan};
 use crate::progress::{Interrupt, Unit, stage};

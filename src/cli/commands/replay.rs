@@ -1,8 +1,8 @@
 //! `moeslice replay`: a trace through caches of experts.
 
 use crate::cache::PolicyKind;
-use crate::cli::console::{Console, print, print_json};
-use crate::cli::failure::Failure;
+use crate::console::failure::Failure;
+use crate::console::{Console, print, print_json};
 use crate::moe::MoeModel;
 use crate::progress::{Interrupt, Unit};
 use crate::replay::{self, CacheAware, Capacity, DeltaReading, Guard, PrefetchPlace, PrefetchPlan};

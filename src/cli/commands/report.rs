@@ -1,11 +1,11 @@
 //! `moeslice report`: how the routing of a usage file is spread, as tables or as a page.
 
-use crate::cli::console::{self, Console};
-use crate::cli::failure::Failure;
-use crate::cli::flags::mtp::MtpFlag;
-use crate::cli::flags::page::{self, PageSubject};
-use crate::cli::flags::selection::{KEEP_HELP, SelectionFlags, open_usage};
-use crate::cli::output_files::{OutputFiles, write_small};
+use crate::console::failure::Failure;
+use crate::console::output_files::{OutputFiles, write_small};
+use crate::console::{self, Console};
+use crate::flags::mtp::MtpFlag;
+use crate::flags::page::{self, PageSubject};
+use crate::flags::selection::{KEEP_HELP, SelectionFlags, open_usage};
 use crate::moe::{KeptError, MoeModel, ShardPolicy};
 use crate::plan::{KeepTarget, Plan};
 use crate::report::UsageReport;

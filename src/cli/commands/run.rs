@@ -2,17 +2,17 @@
 
 use super::profile::run_profile;
 use super::within::Within;
-use crate::cli::console::Console;
-use crate::cli::failure::Failure;
-use crate::cli::flags::card::{self, CardSubject};
-use crate::cli::flags::keep::RunKeep;
-use crate::cli::flags::llama::LlamaFlags;
-use crate::cli::flags::mtp::MtpFlag;
-use crate::cli::flags::output::CutFlags;
-use crate::cli::flags::page::{self, PageSubject};
-use crate::cli::flags::selection::{KEEP_HELP, SelectionFlags};
-use crate::cli::flags::texts::TextFlags;
-use crate::cli::output_files::{OutputFiles, write_small};
+use crate::console::Console;
+use crate::console::failure::Failure;
+use crate::console::output_files::{OutputFiles, write_small};
+use crate::flags::card::{self, CardSubject};
+use crate::flags::keep::RunKeep;
+use crate::flags::llama::LlamaFlags;
+use crate::flags::mtp::MtpFlag;
+use crate::flags::output::CutFlags;
+use crate::flags::page::{self, PageSubject};
+use crate::flags::selection::{KEEP_HELP, SelectionFlags};
+use crate::flags::texts::TextFlags;
 use crate::plan::{self, KeepTarget};
 use crate::sys::catch_interrupts;
 use clap::Args;

@@ -1,11 +1,11 @@
 //! `moeslice trace`: the routing of texts, recorded token by token.
 
-use crate::cli::console::Console;
-use crate::cli::failure::Failure;
-use crate::cli::flags::llama::LlamaFlags;
-use crate::cli::flags::texts::{ScoreData, TextFlags};
-use crate::cli::output_files::{OutputFiles, output_failure};
+use crate::console::Console;
+use crate::console::failure::Failure;
+use crate::console::output_files::{OutputFiles, output_failure};
 use crate::corpus::TextSource;
+use crate::flags::llama::LlamaFlags;
+use crate::flags::texts::{ScoreData, TextFlags};
 use crate::moe::{LayerKind, MoeModel};
 use crate::profile::{self, Generation, RecordError, Recorded, TraceOptions, TraceTarget};
 use crate::progress::{Unit, stage};

@@ -1,7 +1,7 @@
 //! `moeslice verify`: whether a pruned model is a true cut of its base.
 
-use crate::cli::console::{self, Console};
-use crate::cli::failure::Failure;
+use crate::console::failure::Failure;
+use crate::console::{self, Console};
 use crate::gguf;
 use crate::moe::{MoeModel, Provenance};
 use crate::plan::Plan;

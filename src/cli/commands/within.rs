@@ -1,14 +1,14 @@
 //! How many experts may go before the loss passes a bound: tried by masking, before anything is written.
 
 use super::eval::{eval_failure, room};
-use crate::cli::console::Console;
-use crate::cli::failure::Failure;
-use crate::cli::flags::llama::LlamaFlags;
-use crate::cli::flags::loading::Loaded;
-use crate::cli::flags::selection::Selection;
-use crate::cli::flags::texts::TextFlags;
+use crate::console::Console;
+use crate::console::failure::Failure;
 use crate::corpus::CorpusText;
 use crate::evaluate::{self, EvalCorpus, Losses, Seen, TextOptions, WhatIf};
+use crate::flags::llama::LlamaFlags;
+use crate::flags::loading::Loaded;
+use crate::flags::selection::Selection;
+use crate::flags::texts::TextFlags;
 use crate::moe::MoeModel;
 use crate::plan::PlanError;
 use crate::progress::{Interrupt, Unit, stage};

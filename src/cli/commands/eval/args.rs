@@ -1,7 +1,7 @@
 //! The arguments of `eval`.
 
-use crate::cli::flags::eval_texts::EvalTextFlags;
-use crate::cli::flags::llama::LlamaFlags;
+use crate::flags::eval_texts::EvalTextFlags;
+use crate::flags::llama::LlamaFlags;
 use crate::plan::{KeepTarget, Pins};
 use crate::score::Blend;
 use clap::Args;

@@ -1,9 +1,9 @@
 //! The cuts that are tried.
 
 use super::args::EvalArgs;
-use crate::cli::console::Console;
-use crate::cli::failure::Failure;
-use crate::cli::flags::selection::{SelectionFlags, corpus_lines, open_usage};
+use crate::console::Console;
+use crate::console::failure::Failure;
+use crate::flags::selection::{SelectionFlags, corpus_lines, open_usage};
 use crate::moe::{KeptExperts, MoeModel, ShardPolicy};
 use crate::plan::{self, Coverage, Plan, PlanSource};
 use crate::score::Score;

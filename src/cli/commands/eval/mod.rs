@@ -7,9 +7,9 @@ mod session;
 pub use args::EvalArgs;
 pub(super) use session::{eval_failure, room};
 
-use crate::cli::console::{Console, print, print_json};
-use crate::cli::failure::Failure;
-use crate::cli::output_files::{OutputFiles, write_small};
+use crate::console::failure::Failure;
+use crate::console::output_files::{OutputFiles, write_small};
+use crate::console::{Console, print, print_json};
 use crate::evaluate::{self, Evaluation, Knee};
 use crate::moe::MoeModel;
 use crate::sys::catch_interrupts;

@@ -2,14 +2,14 @@
 
 use super::args::EvalArgs;
 use super::candidates::Candidate;
-use crate::cli::console::{Console, print};
-use crate::cli::failure::Failure;
-use crate::cli::flags::loading::Loaded;
+use crate::console::failure::Failure;
+use crate::console::{Console, print};
 use crate::corpus::CorpusText;
 use crate::evaluate::{
     self, EVAL_SCHEMA, EvalCorpus, EvalError, EvalRow, EvalRun, Evaluation, Losses, Noise, Reference, Scorer,
     Seen, StoredRows, TextOptions, Unobserved, WhatIf,
 };
+use crate::flags::loading::Loaded;
 use crate::moe::MoeModel;
 use crate::progress::{Interrupt, Progress, Unit, stage};
 use crate::report::SweepTable;
@@ -200,7 +200,7 @@ impl<'a> Session<'a> {
             options.ubatch_size = ubatch;
             return Ok((None, options, format!("in ubatches of {ubatch} tokens")));
         }
-        let flags = crate::cli::flags::llama::LlamaFlags {
+        let flags = crate::flags::llama::LlamaFlags {
             device: noise.split(',').map(str::to_owned).collect(),
             ..self.args.llama.clone()
         };

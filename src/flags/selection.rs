@@ -1,7 +1,7 @@
 //! The flags that say how many experts stay, and which.
 
-use crate::cli::console::Console;
-use crate::cli::failure::Failure;
+use crate::console::Console;
+use crate::console::failure::Failure;
 use crate::moe::{ExpertLayer, LayerKind, MoeModel, PrunedError, ShardPolicy};
 use crate::plan::{self, KeepTarget, Pins, Plan, PlanError, PlanSource, Planner};
 #[cfg(feature = "llama")]

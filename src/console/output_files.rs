@@ -1,6 +1,6 @@
 //! What a command is about to write: checked before the long work, against what it reads, and against each other.
 
-use super::console::Console;
+use super::Console;
 use super::failure::Failure;
 use crate::sys::{self, FileError, FileId, Leftovers, folder_of};
 use crate::units::ByteCount;

@@ -1,7 +1,7 @@
 //! The flags that name texts and say how they are read.
 
-use crate::cli::console::Console;
-use crate::cli::failure::Failure;
+use crate::console::Console;
+use crate::console::failure::Failure;
 use crate::corpus::{self, ChatReader, ChatTemplate, CorpusText, TextSource};
 use crate::moe::MoeModel;
 use crate::score::ScoreNeeds;

@@ -2,8 +2,8 @@
 
 use super::llama::LlamaFlags;
 use super::llama_values::LayerCount;
-use crate::cli::console::Console;
-use crate::cli::failure::Failure;
+use crate::console::Console;
+use crate::console::failure::Failure;
 use crate::gguf;
 use crate::llama::{
     Backend, ContextOptions, Device, Fit, LlamaError, Model, ModelPart, PassOutputs, Placement,

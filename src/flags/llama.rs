@@ -5,8 +5,8 @@ use super::llama_values::{
     LayerCount, Margins, Overrides, Shares, cache_type, flash_attention, gpu_layers, kv_overrides,
     kv_unified, load_mode, margins, numa, shares, split_mode, switch, threads, truthy,
 };
-use crate::cli::console::Console;
-use crate::cli::failure::Failure;
+use crate::console::Console;
+use crate::console::failure::Failure;
 use crate::gguf;
 use crate::llama::{
     Backend, BufferType, CacheType, ContextSettings, Device, DeviceKind, FlashAttention, LoadMode, Numa,

@@ -1,7 +1,7 @@
 //! The flag that says what becomes of blocks of multi-token prediction.
 
-use crate::cli::console::Console;
-use crate::cli::failure::Failure;
+use crate::console::Console;
+use crate::console::failure::Failure;
 use crate::moe::{Experts, LayerKind, MoeModel};
 use clap::{Args, ValueEnum};
 use std::path::Path;

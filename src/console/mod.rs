@@ -1,5 +1,8 @@
 //! The terminal: data on stdout, remarks and progress on stderr.
 
+pub mod failure;
+pub mod output_files;
+
 use crate::json;
 use crate::progress::{Progress, Unit};
 use crate::report::TextStyle;

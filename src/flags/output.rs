@@ -1,9 +1,9 @@
 //! Cutting a model by a plan, checking the result, and the table about it: what `prune` and `run` have in common.
 
 use super::selection::corpus_lines;
-use crate::cli::console::{Console, print, print_json};
-use crate::cli::failure::Failure;
-use crate::cli::output_files::{OutputFiles, output_failure, tell_leftovers};
+use crate::console::failure::Failure;
+use crate::console::output_files::{OutputFiles, output_failure, tell_leftovers};
+use crate::console::{Console, print, print_json};
 use crate::moe::{MoeModel, ShardPolicy};
 use crate::plan::{Coverages, Plan, Ties};
 use crate::progress::Interrupt;

@@ -1,6 +1,6 @@
 //! How a command fails: the message, and the exit code that goes with it.
 
-use super::console::{PrintError, say};
+use super::{PrintError, say};
 use crate::corpus::{ChatError, CorpusError};
 #[cfg(feature = "llama")]
 use crate::llama::{Allocation, LlamaError};

@@ -1,8 +1,8 @@
 //! The flags that name the texts of a measurement.
 
 use super::texts::{ScoreData, TextFlags};
-use crate::cli::console::Console;
-use crate::cli::failure::Failure;
+use crate::console::Console;
+use crate::console::failure::Failure;
 use crate::corpus::{CorpusText, TextSource};
 use crate::moe::MoeModel;
 use clap::Args;

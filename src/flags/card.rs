@@ -2,9 +2,9 @@
 
 use super::output::{CutFlags, CutReport};
 use super::page::command_line;
-use crate::cli::console::Console;
-use crate::cli::failure::Failure;
-use crate::cli::output_files::{OutputFiles, write_small};
+use crate::console::Console;
+use crate::console::failure::Failure;
+use crate::console::output_files::{OutputFiles, write_small};
 use crate::moe::MoeModel;
 use crate::plan::{Coverages, Plan};
 use crate::report::html::shell_word;

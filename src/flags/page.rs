@@ -1,8 +1,8 @@
 //! What pages and cards have in common: what they show, and the measurement that they take.
 
 use super::selection::Selection;
-use crate::cli::console::Console;
-use crate::cli::failure::Failure;
+use crate::console::Console;
+use crate::console::failure::Failure;
 use crate::moe::{MoeModel, ShardPolicy};
 use crate::plan::Plan;
 use crate::report::html::Page;
