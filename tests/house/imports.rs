@@ -36,12 +36,6 @@ pub const ORDER: [&str; 28] = [
     "main",
 ];
 
-/// What a room may use although it stands after it, and why.
-const EXCEPTIONS: [(&str, &str); 1] = [
-    // The figures that it hands over; nothing else of `report`.
-    ("evaluate", "report/figures.rs"),
-];
-
 /// The sources below `src/`.
 pub struct House {
     files: BTreeMap<PathBuf, Tokens>,
@@ -125,15 +119,9 @@ impl House {
             for reference in self.references(path) {
                 let Some(absolute) = self.absolute(&reference) else { continue };
                 let target = self.resolve(&absolute, 0);
-                let excepted = EXCEPTIONS.iter().any(|(user, used)| {
-                    *user == room
-                        && target
-                            .as_ref()
-                            .is_some_and(|target| target.starts_with(used) || room_of(target) == *used)
-                });
                 let named = absolute.first().cloned();
                 let used = target.map(|target| room_of(&target)).into_iter().chain(named);
-                for used in used.filter(|used| place(used).is_some_and(|other| other > own) && !excepted) {
+                for used in used.filter(|used| place(used).is_some_and(|other| other > own)) {
                     breaches.insert(format!("{} uses {used}", path.display()));
                 }
             }
