@@ -1,5 +1,5 @@
 //! Conversations in the manner of data sets, rendered with templates in the manner of many families of models. The golden
-//! files hold what llama.cpp makes of them (`scripts/compare chats` checks that); `UPDATE_GOLDEN=1` writes them anew.
+//! files hold what llama.cpp makes of them (`scripts/compare chats` checks that); `UPDATE_GOLDEN=1` writes them again.
 
 #![cfg(feature = "llama")]
 

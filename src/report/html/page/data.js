@@ -74,7 +74,7 @@ addEventListener('pointerdown', hideTip, { capture: true });
 addEventListener('scroll', hideTip, { passive: true });
 addEventListener('keydown', (event) => { if (event.key === 'Escape') hideTip(); });
 
-// What is drawn anew when the width, the theme or the paper changes.
+// What is drawn again when the width, the theme or the paper changes.
 const drawings = [];
 let printing = false;
 const darkScheme = matchMedia('(prefers-color-scheme: dark)');
