@@ -5,6 +5,7 @@ mod bench;
 #[cfg(feature = "llama")]
 mod chat;
 mod documents;
+#[cfg(feature = "llama")]
 mod eval;
 mod files;
 mod inputs;
