@@ -5,7 +5,8 @@ use crate::json::{DocumentError, Format};
 use crate::usage::{CorpusFile, ProfiledModel};
 use serde::{Deserialize, Serialize};
 use std::collections::BTreeMap;
-use std::path::Path;
+use std::path::{Path, PathBuf};
+use thiserror::Error;
 
 /// The value of `schema` in a measurement of this version.
 pub const EVAL_SCHEMA: &str = "moeslice.eval/1";
@@ -158,13 +159,79 @@ pub struct Knee {
     pub below: f64,
 }
 
+/// Why a measurement cannot be used.
+#[derive(Debug, Error)]
+#[non_exhaustive]
+pub enum EvaluationError {
+    /// It is none.
+    #[error(transparent)]
+    Document(#[from] DocumentError),
+    /// A figure that cannot be.
+    #[error("{}: the figures of K = {k} are not numbers that can be", path.display())]
+    Value {
+        /// The file.
+        path: PathBuf,
+        /// Experts of the row.
+        k: u32,
+    },
+    /// Figures of another model.
+    #[error("{} measures another model ({measured}): the routers of {model} differ", path.display())]
+    OtherModel {
+        /// The file.
+        path: PathBuf,
+        /// The model that was measured.
+        measured: String,
+        /// The model at hand.
+        model: String,
+    },
+}
+
 impl Evaluation {
     /// Reads a measurement.
     ///
     /// # Errors
-    /// When the file cannot be read, or is none.
-    pub fn read(path: &Path) -> Result<Evaluation, DocumentError> {
-        FORMAT.parse(&FORMAT.read(path)?, path)
+    /// When the file cannot be read, is none, or holds figures that cannot be.
+    pub fn read(path: &Path) -> Result<Evaluation, EvaluationError> {
+        Self::parse(&FORMAT.read(path)?, path)
+    }
+
+    /// Parses the text of a measurement; `path` serves the messages alone.
+    ///
+    /// # Errors
+    /// As [`Evaluation::read`].
+    pub fn parse(text: &[u8], path: &Path) -> Result<Evaluation, EvaluationError> {
+        let evaluation: Evaluation = FORMAT.parse(text, path)?;
+        let sound = |figures: &Figures| figures.ppl >= 1.0 - 1e-9 && figures.ppl_err >= 0.0;
+        let broken = |row: &&EvalRow| !sound(&row.all) || !row.corpora.values().all(sound);
+        match evaluation.rows.iter().find(broken) {
+            Some(row) => Err(EvaluationError::Value { path: path.into(), k: row.k }),
+            None => Ok(evaluation),
+        }
+    }
+
+    /// Checks that it measures the model with these routers, or a cut of it that was compared with it. `path` and
+    /// `model` serve the message alone.
+    ///
+    /// # Errors
+    /// When it measures another model.
+    pub fn check_model(&self, router_hash: &str, path: &Path, model: &str) -> Result<(), EvaluationError> {
+        let measured = [Some(&self.model), self.base.as_ref()];
+        if measured.into_iter().flatten().any(|known| known.router_hash == router_hash) {
+            return Ok(());
+        }
+        let (measured, model) = (self.model.file.clone(), model.to_owned());
+        Err(EvaluationError::OtherModel { path: path.into(), measured, model })
+    }
+
+    /// The row of a number of experts, that of this score where there are several.
+    pub fn row(&self, k: u32, score: Option<&str>) -> Option<&EvalRow> {
+        let of_k = || self.rows.iter().filter(move |row| row.k == k);
+        of_k().find(|row| row.score.as_deref() == score).or_else(|| of_k().next())
+    }
+
+    /// The perplexity of the whole model, where it was measured beside that of `row`.
+    pub fn base_ppl(&self, row: &EvalRow, n_expert: u32) -> Option<f64> {
+        row.all.kl.map(|kl| kl.ppl_base).or_else(|| Some(self.row(n_expert, None)?.all.ppl))
     }
 
     /// The file's text.
@@ -198,7 +265,52 @@ impl Knee {
 
 #[cfg(test)]
 mod tests {
+    use super::super::test_evaluation::evaluation;
     use super::*;
+
+    const PATH: &str = "e.json";
+
+    fn parse(text: &str) -> Result<Evaluation, EvaluationError> {
+        Evaluation::parse(text.as_bytes(), Path::new(PATH))
+    }
+
+    #[test]
+    fn measurement_reads_back_as_it_was_written() {
+        let written = evaluation();
+        assert_eq!(parse(&written.to_json()).unwrap(), written);
+    }
+
+    #[test]
+    fn row_is_that_of_the_score_or_the_first_of_its_number() {
+        let found = evaluation();
+        let row = found.row(16, Some("frequency")).unwrap();
+        assert_eq!((row.all.ppl, found.base_ppl(row, 32)), (12.0, Some(10.0)));
+        let other = found.row(16, Some("ean-sum")).unwrap();
+        assert_eq!((other.score.as_deref(), found.base_ppl(other, 32)), (Some("weight"), Some(10.5)));
+        assert_eq!(found.row(8, None), None);
+    }
+
+    #[test]
+    fn measurement_of_another_model_is_refused() {
+        let found = evaluation();
+        for hash in ["base", "cut"] {
+            found.check_model(hash, Path::new(PATH), "m.gguf").unwrap();
+        }
+        let error = found.check_model("other", Path::new(PATH), "m.gguf").unwrap_err().to_string();
+        assert!(
+            error.contains("e.json measures another model (cut.gguf)") && error.contains("m.gguf"),
+            "{error}"
+        );
+    }
+
+    #[test]
+    fn document_of_another_kind_is_refused() {
+        let text = evaluation().to_json();
+        let error = |text: &str| parse(text).unwrap_err().to_string();
+        assert!(error(&text.replace("eval/1", "eval/2")).contains("schema is \"moeslice.eval/2\""));
+        assert!(error("[]").contains("not a measurement"));
+        assert!(error(&text.replace("12.5", "-1.5")).contains("figures of K = 16"));
+    }
 
     #[test]
     fn knee_is_where_the_curve_bends() {

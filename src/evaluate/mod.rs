@@ -19,13 +19,17 @@ mod refine;
 mod scorer;
 #[cfg(feature = "llama")]
 mod softmax;
+#[cfg(test)]
+pub(crate) mod test_evaluation;
 #[cfg(feature = "llama")]
 mod texts;
 #[cfg(feature = "llama")]
 mod what_if;
 
 pub use bound::{WithinBound, smallest_within};
-pub use document::{EVAL_SCHEMA, EvalRow, EvalRun, EvaluatedCorpus, Evaluation, Knee, Noise, Seen};
+pub use document::{
+    EVAL_SCHEMA, EvalRow, EvalRun, EvaluatedCorpus, Evaluation, EvaluationError, Knee, Noise, Seen,
+};
 pub use figures::{BaseLoss, Figures, KlFigures, Mean, TokenLoss};
 pub use pair::{NotOfOneModel, check_base};
 

@@ -5,10 +5,11 @@ use super::page::command_line;
 use crate::console::Console;
 use crate::console::failure::Failure;
 use crate::console::output_files::{OutputFiles, write_small};
+use crate::evaluate::Evaluation;
 use crate::moe::MoeModel;
 use crate::plan::{Coverages, Plan};
 use crate::report::html::shell_word;
-use crate::report::{Card, Measured, StabilityRow};
+use crate::report::{Card, StabilityRow};
 use crate::sys::folder_of;
 use std::path::{Path, PathBuf};
 
@@ -21,7 +22,7 @@ pub struct CardSubject<'a> {
     pub plan: &'a Plan,
     pub coverages: Option<&'a Coverages>,
     pub stability: Option<&'a StabilityRow>,
-    pub measured: Option<&'a Measured>,
+    pub measured: Option<&'a Evaluation>,
 }
 
 /// Where the card of a cut goes.

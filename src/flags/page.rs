@@ -3,10 +3,11 @@
 use super::selection::Selection;
 use crate::console::Console;
 use crate::console::failure::Failure;
+use crate::evaluate::Evaluation;
 use crate::moe::{MoeModel, ShardPolicy};
 use crate::plan::Plan;
 use crate::report::html::Page;
-use crate::report::{Measured, PlanTable, Stability, StabilityRow, steps};
+use crate::report::{PlanTable, Stability, StabilityRow, steps};
 use crate::usage::Usage;
 use std::path::Path;
 
@@ -16,7 +17,7 @@ pub struct PageSubject<'a> {
     pub sizes: Option<&'a PlanTable>,
     pub plan: Option<&'a Plan>,
     pub bytes: Option<(u64, u64)>,
-    pub measured: Option<&'a Measured>,
+    pub measured: Option<&'a Evaluation>,
 }
 
 impl PageSubject<'_> {
@@ -35,8 +36,8 @@ pub fn command_line() -> Vec<String> {
 }
 
 /// The figures at `path`, which must be those of the model with these routers.
-pub fn open_eval(path: &Path, router_hash: &str, model: &str) -> Result<Measured, Failure> {
-    let measured = Measured::read(path).map_err(Failure::input)?;
+pub fn open_eval(path: &Path, router_hash: &str, model: &str) -> Result<Evaluation, Failure> {
+    let measured = Evaluation::read(path).map_err(Failure::input)?;
     measured.check_model(router_hash, path, model).map_err(Failure::input)?;
     Ok(measured)
 }

@@ -1,7 +1,8 @@
 //! The model card of a pruned file: a README.md as model hubs show it. It claims nothing that was not counted or measured.
 
-use super::wording::{digits, grouped, percent};
-use super::{Measured, StabilityRow};
+use super::StabilityRow;
+use super::wording::{digits, grouped, percent, seen_text};
+use crate::evaluate::{Evaluation, Figures};
 use crate::gguf::Metadata;
 use crate::moe::{MoeModel, Role};
 use crate::plan::{Coverages, Plan};
@@ -27,7 +28,7 @@ pub struct Card<'a> {
     /// Whether half of the text would have chosen the same, where it is known.
     pub stability: Option<&'a StabilityRow>,
     /// What was measured.
-    pub measured: Option<&'a Measured>,
+    pub measured: Option<&'a Evaluation>,
     /// The command line that made the cut, as a shell takes it.
     pub command: &'a str,
 }
@@ -168,7 +169,7 @@ impl Card<'_> {
         let mut out = String::from(
             "\n## Quality\n\n| text | perplexity before | after | KL divergence |\n|---|---:|---:|---:|\n",
         );
-        let mut line = |name: &str, figures: &super::Figures, base: Option<f64>| {
+        let mut line = |name: &str, figures: &Figures, base: Option<f64>| {
             let kl = figures
                 .kl
                 .map_or("–".into(), |kl| format!("{} ± {}", digits(kl.kl_mean), digits(kl.kl_err)));
@@ -183,12 +184,7 @@ impl Card<'_> {
         line("all together", &row.all, measured.base_ppl(row, self.n_expert()));
         for corpus in &measured.corpora {
             let Some(figures) = row.corpora.get(&corpus.name) else { continue };
-            let seen = match corpus.seen.as_deref() {
-                Some("profiled") => " (profiled as well)",
-                Some("held_out") => " (held out)",
-                Some("unseen") => " (not profiled)",
-                _ => "",
-            };
+            let seen = corpus.seen.map_or(String::new(), |seen| format!(" ({})", seen_text(seen)));
             line(&format!("{}{seen}", markdown(&corpus.name)), figures, figures.kl.map(|kl| kl.ppl_base));
         }
         let _ = writeln!(out, "\nMeasured with moeslice on {}.", markdown(&measured.run.devices.join(", ")));

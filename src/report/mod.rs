@@ -6,7 +6,6 @@
 mod card;
 #[cfg(feature = "cli")]
 mod eval_table;
-mod figures;
 pub mod html;
 mod layers;
 mod overlap;
@@ -26,10 +25,6 @@ mod wording;
 pub use card::Card;
 #[cfg(feature = "cli")]
 pub use eval_table::SweepTable;
-pub use figures::{
-    Divergence, Figures, FiguresError, Measured, MeasuredCorpus, MeasuredModel, MeasuredRow, MeasuredRun,
-    Noise,
-};
 pub use layers::{LayerRow, LayerTable, Spread};
 pub use overlap::{Overlap, OverlapRow};
 pub use plan_table::{PlanRow, PlanTable};
@@ -41,6 +36,7 @@ pub use style::TextStyle;
 pub use table::plain;
 pub use wording::percent;
 
+use crate::evaluate::Evaluation;
 use crate::moe::KeptExperts;
 use crate::plan::{Coverage, covered, over_layers};
 use crate::score::{LayerScores, Score};
@@ -76,7 +72,7 @@ pub struct UsageReport {
     pub stability: Option<Stability>,
     /// What was measured, where it was.
     #[serde(skip_serializing_if = "Option::is_none")]
-    pub measured: Option<Measured>,
+    pub measured: Option<Evaluation>,
     /// What the table means for a choice of K.
     pub meaning: String,
     /// What it cannot know.

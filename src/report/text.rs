@@ -2,7 +2,8 @@
 
 use super::table::plain;
 use super::wording::{digits, grouped, paragraph, percent, ratio, short, tenths};
-use super::{Measured, Overlap, PlanTable, Stability, TextStyle, UsageReport};
+use super::{Overlap, PlanTable, Stability, TextStyle, UsageReport};
+use crate::evaluate::Evaluation;
 use crate::plan::Coverage;
 use crate::units::ByteCount;
 use std::fmt;
@@ -85,7 +86,7 @@ impl UsageReport {
             text += &format!("\n{}", stability.text(Some(self.enough.k), style));
         }
         if let Some(measured) = &self.measured {
-            text += &format!("\n{}", measured.text(style));
+            text += &format!("\n{}", measured.rows_text(style));
         }
         text + &format!("\n{}{}", prose(&self.meaning), prose(&self.limits))
     }
@@ -207,8 +208,8 @@ impl Stability {
     }
 }
 
-impl Measured {
-    fn text(&self, style: &TextStyle) -> String {
+impl Evaluation {
+    fn rows_text(&self, style: &TextStyle) -> String {
         let mut text = format!("{}\n\n", style.heading("What was measured of the model:"));
         let rows: Vec<Vec<String>> = self
             .rows

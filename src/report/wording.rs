@@ -1,5 +1,16 @@
 //! How numbers and paragraphs are written in reports.
 
+use crate::evaluate::Seen;
+
+/// What a usage knows of a measured text, in words.
+pub(super) fn seen_text(seen: Seen) -> &'static str {
+    match seen {
+        Seen::Profiled => "profiled as well",
+        Seen::HeldOut => "held out of the profile",
+        Seen::Unseen => "not profiled",
+    }
+}
+
 /// A share as a percentage with one decimal, rounded down: 100.0% is all.
 pub fn percent(share: f64) -> String {
     format!("{}%", tenths(share))

@@ -12,11 +12,17 @@ fn counts(layer: u32, expert: u32) -> u64 {
 
 /// A measurement of the model with these routers.
 fn measurement(path: &Path, router_hash: &str) {
-    let model = json!({ "file": "m.gguf", "fingerprint": "f", "router_hash": router_hash });
-    let kl = json!({ "kl_mean": 0.25, "kl_err": 0.01, "ppl_base": 10.0, "same_top": 0.8 });
-    let row = json!({ "k": 24, "bytes": 9, "all": { "ppl": 12.5, "ppl_err": 0.5, "kl": kl } });
-    let text = json!({ "schema": "moeslice.eval/1", "model": model, "rows": [row],
-        "corpora": [{ "name": "held", "scored": 100 }], "run": { "devices": ["CPU"] } });
+    let model = json!({ "file": "m.gguf", "architecture": "qwen3moe", "fingerprint": "f", "router_hash": router_hash,
+        "n_layer": 4, "n_expert": 32, "n_expert_used": 4, "expert_layers": [0, 1, 2, 3] });
+    let run = json!({ "moeslice": "0.1.0", "llama_cpp": "b1", "devices": ["CPU"], "ctx_size": 256, "batch_size": 256,
+        "ubatch_size": 256, "wall_seconds": 1.0 });
+    let corpus = json!({ "name": "held", "files": [], "windows": 1, "tokens": 256, "scored": 100 });
+    let kl = json!({ "kl_mean": 0.25, "kl_err": 0.01, "kl_median": 0.2, "kl_p99": 1.0, "kl_max": 2.0, "dp_rms": 0.1,
+        "dp_rms_err": 0.01, "same_top": 0.8, "same_top_err": 0.01, "ppl_base": 10.0, "ln_ppl_ratio": 0.2,
+        "ln_ppl_ratio_err": 0.01 });
+    let row = json!({ "k": 24, "bytes": 9, "corpora": {},
+        "all": { "scored": 100, "ppl": 12.5, "ppl_err": 0.5, "kl": kl } });
+    let text = json!({ "schema": "moeslice.eval/1", "model": model, "rows": [row], "corpora": [corpus], "run": run });
     fs::write(path, text.to_string()).unwrap();
 }
 

@@ -11,7 +11,8 @@ mod markup;
 mod routing;
 mod sections;
 
-use super::{Measured, PlanTable, UsageReport};
+use super::{PlanTable, UsageReport};
+use crate::evaluate::Evaluation;
 use crate::plan::{Coverages, Plan, coverage};
 use crate::usage::Usage;
 use escape::{base64, escape};
@@ -47,7 +48,7 @@ pub struct Page<'a> {
     /// Bytes of the model, and of the cut by the plan.
     pub bytes: Option<(u64, u64)>,
     /// What was measured.
-    pub measured: Option<&'a Measured>,
+    pub measured: Option<&'a Evaluation>,
     /// The command line that made the page, program and arguments.
     pub command: &'a [String],
 }

@@ -3,8 +3,9 @@
 use super::Content;
 use super::escape::{escape, shell_word};
 use super::markup::{Row, Table, key, ranges, section};
-use crate::report::wording::{digits, grouped, percent, tenths};
-use crate::report::{Figures, Stability};
+use crate::evaluate::Figures;
+use crate::report::Stability;
+use crate::report::wording::{digits, grouped, percent, seen_text, tenths};
 use crate::units::ByteCount;
 use std::fmt::Write;
 
@@ -129,12 +130,7 @@ impl Content<'_> {
             .corpora
             .iter()
             .map(|corpus| {
-                let seen = match corpus.seen.as_deref() {
-                    Some("profiled") => ", profiled as well",
-                    Some("held_out") => ", held out of the profile",
-                    Some("unseen") => ", not profiled",
-                    _ => "",
-                };
+                let seen = corpus.seen.map_or(String::new(), |seen| format!(", {}", seen_text(seen)));
                 format!("{} ({} tokens scored{seen})", corpus.name, grouped(corpus.scored))
             })
             .collect();

@@ -1,4 +1,5 @@
 use super::*;
+use crate::evaluate::test_evaluation::{divergence, evaluation, row};
 use crate::moe::test_experts;
 use crate::plan::{KeepTarget, Pins, Plan, PlanSource, Planner};
 use crate::report::PlanTable;
@@ -110,15 +111,10 @@ fn page_of_a_plan_answers_with_its_figures() {
 #[test]
 fn measured_figures_take_the_place_of_none() {
     let usage = usage(["dev", "pm"]);
-    let measured = crate::report::Measured::parse(
-        br#"{"schema": "moeslice.eval/1", "model": {"file": "m", "fingerprint": "f", "router_hash": "r"},
-            "corpora": [{"name": "<held>", "scored": 100, "seen": "unseen"}],
-            "rows": [{"k": 4, "bytes": 9, "all": {"ppl": 10.0, "ppl_err": 0.5}},
-                     {"k": 3, "bytes": 7, "all": {"ppl": 12.5, "ppl_err": 0.5,
-                      "kl": {"kl_mean": 0.123, "kl_err": 0.004, "ppl_base": 10.0, "same_top": 0.75}}}]}"#,
-        Path::new("e.json"),
-    );
-    let measured = measured.unwrap();
+    let measured = Evaluation {
+        rows: vec![row(4, None, 10.0, None), row(3, None, 12.5, Some(divergence(0.123, 0.004)))],
+        ..evaluation()
+    };
     let mut page = page(&usage);
     page.measured = Some(&measured);
     let html = page.render().unwrap();
