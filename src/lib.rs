@@ -98,6 +98,8 @@ pub mod moe;
 pub mod plan;
 pub mod profile;
 pub mod progress;
+#[doc(hidden)]
+pub mod random;
 pub mod replay;
 pub mod report;
 #[cfg(test)]

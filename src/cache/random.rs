@@ -1,7 +1,8 @@
-//! `random`: any resident that is not a member of the request is evicted, each with the same chance. The generator is
-//! splitmix64 from a fixed seed, so that a replay gives the same numbers again.
+//! `random`: any resident that is not a member of the request is evicted, each with the same chance. The seed is
+//! fixed, so that a replay gives the same numbers again.
 
 use super::demand::{Eviction, Pins};
+use crate::random::SplitMix;
 
 /// Draws before the residents are looked through one by one.
 const DRAWS: usize = 64;
@@ -10,20 +11,16 @@ const SEED: u64 = 0x6d6f_6573_6c69_6365;
 /// Random eviction.
 pub(super) struct Random {
     residents: Vec<u32>,
-    state: u64,
+    random: SplitMix,
 }
 
 impl Random {
     pub(super) fn new() -> Random {
-        Random { residents: Vec::new(), state: SEED }
+        Random { residents: Vec::new(), random: SplitMix(SEED) }
     }
 
     fn draw(&mut self, bound: usize) -> usize {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) % bound as u64) as usize
+        self.random.below(bound as u64) as usize
     }
 }
 

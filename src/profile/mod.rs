@@ -18,6 +18,8 @@ mod pass;
 mod profiled;
 #[cfg(feature = "llama")]
 mod routing;
+#[cfg(feature = "llama")]
+mod sampler;
 mod tally;
 #[cfg(feature = "llama")]
 mod trace_pass;
@@ -36,8 +38,10 @@ pub use pass::{ProfileOptions, profile};
 pub use profiled::{Circumstances, Profile};
 #[cfg(feature = "llama")]
 pub use routing::{RoutingObserver, Ubatches};
+#[cfg(feature = "llama")]
+pub use sampler::Generation;
 pub use tally::{BadSelection, LayerShape, Tally, TallyError};
 #[cfg(feature = "llama")]
-pub use trace_pass::{Generation, RecordError, Recorded, TraceOptions, TraceTarget, record};
+pub use trace_pass::{RecordError, Recorded, TraceOptions, TraceTarget, record};
 #[cfg(feature = "llama")]
 pub use trace_recorder::TraceRecorder;

@@ -7,9 +7,10 @@ use super::mtp_pass::MtpPass;
 use super::norms::NormsObserver;
 use super::profiled::Profile;
 use super::routing::RoutingObserver;
+use super::sampler::likeliest;
 use super::tally::{LayerShape, Tally, TallyError};
 use crate::corpus::CorpusText;
-use crate::llama::{LlamaError, Model, ModelPart, Token};
+use crate::llama::{LlamaError, Model, ModelPart};
 use crate::moe::{ExpertLayer, Experts, LayerKind};
 use crate::progress::Progress;
 use crate::usage::{Corpus, HeldOut, LayerUsage, check_not_all_equal};
@@ -236,11 +237,4 @@ impl Pass<'_> {
         }
         Ok(())
     }
-}
-
-/// The token with the greatest logit, the first of several; none when no logit is a number.
-fn likeliest(logits: &[f32]) -> Option<Token> {
-    let numbers = logits.iter().enumerate().filter(|(_, logit)| !logit.is_nan());
-    let best = numbers.reduce(|best, next| if next.1 > best.1 { next } else { best });
-    best.and_then(|(token, _)| Token::try_from(token).ok())
 }

@@ -1,8 +1,9 @@
 //! Records the routing of texts, and of what the model writes after them.
 
+use super::sampler::{Generation, Sampler};
 use super::trace_recorder::TraceRecorder;
 use crate::corpus::{Content, CorpusText, Text};
-use crate::llama::{LlamaError, Model, Token};
+use crate::llama::{LlamaError, Model};
 use crate::moe::{Experts, LayerKind};
 use crate::progress::Progress;
 use crate::trace::{
@@ -27,17 +28,6 @@ pub struct TraceOptions {
     pub candidates: Option<u32>,
     /// What the model writes behind each text.
     pub generate: Option<Generation>,
-}
-
-/// How the model writes.
-#[derive(Clone, Copy, Debug, PartialEq)]
-pub struct Generation {
-    /// Tokens, at most.
-    pub tokens: u32,
-    /// 0 takes the likeliest token each time; above, the probabilities are those of the logits divided by it.
-    pub temperature: f32,
-    /// Where the random numbers begin.
-    pub seed: u64,
 }
 
 /// Why a trace was not recorded.
@@ -320,79 +310,5 @@ impl Recording<'_> {
             }
         };
         Ok(writer.append(&mut self.batch)?)
-    }
-}
-
-/// Chooses the next token.
-struct Sampler {
-    generation: Generation,
-    state: u64,
-    weights: Vec<f64>,
-}
-
-impl Sampler {
-    fn new(generation: Generation) -> Sampler {
-        Sampler { generation, state: generation.seed, weights: Vec::new() }
-    }
-
-    /// None when no logit is a number.
-    fn next(&mut self, logits: &[f32]) -> Option<Token> {
-        let numbers = logits.iter().enumerate().filter(|(_, logit)| !logit.is_nan());
-        let (best, greatest) = numbers.reduce(|best, next| if next.1 > best.1 { next } else { best })?;
-        let mut chosen = best;
-        if self.generation.temperature > 0.0 {
-            let temperature = f64::from(self.generation.temperature);
-            let weight = |logit: &f32| match logit.is_nan() {
-                true => 0.0,
-                false => ((f64::from(*logit) - f64::from(*greatest)) / temperature).exp(),
-            };
-            self.weights.clear();
-            self.weights.extend(logits.iter().map(weight));
-            let mut left = self.unit() * self.weights.iter().sum::<f64>();
-            for (token, weight) in self.weights.iter().enumerate().filter(|(_, weight)| **weight > 0.0) {
-                chosen = token;
-                left -= weight;
-                if left < 0.0 {
-                    break;
-                }
-            }
-        }
-        Token::try_from(chosen).ok()
-    }
-
-    /// From 0 up to, and without, 1 (splitmix64).
-    fn unit(&mut self) -> f64 {
-        self.state = self.state.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.state;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        ((z ^ (z >> 31)) >> 11) as f64 / (1_u64 << 53) as f64
-    }
-}
-
-#[cfg(test)]
-mod tests {
-    use super::*;
-
-    fn sampler(temperature: f32) -> Sampler {
-        Sampler::new(Generation { tokens: 1, temperature, seed: 3 })
-    }
-
-    #[test]
-    fn sampler_without_temperature_takes_the_likeliest() {
-        assert_eq!(sampler(0.0).next(&[0.0, f32::NAN, 2.0, 2.0, 1.0]), Some(2));
-        assert_eq!(sampler(0.0).next(&[f32::NAN]), None);
-    }
-
-    #[test]
-    fn sampler_with_temperature_draws_by_the_softmax() {
-        let mut sampler = sampler(2.0);
-        let logits = [0.0, 2.0 * 3.0_f32.ln(), f32::NEG_INFINITY, f32::NAN];
-        let mut count = [0_u32; 4];
-        for _ in 0..40_000 {
-            count[sampler.next(&logits).unwrap() as usize] += 1;
-        }
-        assert_eq!(count[2] + count[3], 0);
-        assert!(count[0].abs_diff(10_000) < 400, "a quarter of the draws: {count:?}");
     }
 }

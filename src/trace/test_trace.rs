@@ -1,6 +1,7 @@
 //! Small traces for tests.
 
 use super::{Batch, Phase, RouterValues, Row, TraceLayer, TraceMeta};
+use crate::random::SplitMix;
 
 /// A header of layers with these experts, used experts and bytes an expert; all experts are candidates of the largest.
 pub(crate) fn meta(layers: &[(u32, u32, u64)], values: RouterValues) -> TraceMeta {
@@ -17,32 +18,10 @@ pub(crate) fn meta(layers: &[(u32, u32, u64)], values: RouterValues) -> TraceMet
     TraceMeta::new(layers, candidates, values)
 }
 
-/// A generator of numbers (splitmix64).
-pub(crate) struct Random(pub(crate) u64);
-
-impl Random {
-    pub(crate) fn next(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
-    }
-
-    /// From 0 up to, and without, `bound`.
-    pub(crate) fn below(&mut self, bound: u32) -> u32 {
-        (self.next() % u64::from(bound.max(1))) as u32
-    }
-
-    fn unit(&mut self) -> f32 {
-        (self.next() >> 40) as f32 / (1_u64 << 24) as f32
-    }
-}
-
 /// Tokens with router values in which low ids are favoured, in sessions of `session` tokens; the first half of each
 /// session is prefill in ubatches of `ubatch`.
 pub(crate) fn tokens(meta: &TraceMeta, n: u32, session: u32, ubatch: u32, seed: u64) -> Batch {
-    let mut random = Random(seed);
+    let mut random = SplitMix(seed);
     let mut batch = Batch::default();
     let mut number = 0;
     for token in 0..n {
@@ -54,8 +33,9 @@ pub(crate) fn tokens(meta: &TraceMeta, n: u32, session: u32, ubatch: u32, seed: 
         let (session, turn) = (token / session, position / 4);
         batch.rows.push(Row { session, turn, phase, ubatch: number, position, token: token as i32 });
         for layer in &meta.layers {
-            let mut z: Vec<(f32, u16)> =
-                (0..layer.n_expert).map(|id| (4.0 * random.unit() - id as f32 / 8.0, id as u16)).collect();
+            let mut z: Vec<(f32, u16)> = (0..layer.n_expert)
+                .map(|id| (4.0 * random.unit() as f32 - id as f32 / 8.0, id as u16))
+                .collect();
             z.sort_by(|a, b| b.0.total_cmp(&a.0));
             let width = meta.candidates as usize;
             let n = z.len() as f32;

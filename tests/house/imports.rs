@@ -5,8 +5,9 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The rooms in the order of knowledge: each may use those before it.
-pub const ORDER: [&str; 28] = [
+pub const ORDER: [&str; 29] = [
     "units",
+    "random",
     "progress",
     "sys",
     "digest",

@@ -1,6 +1,8 @@
 //! Numbers that look random and are the same in every run.
 
-/// A stream of numbers (splitmix64), by its seed.
+use moeslice::random::SplitMix;
+
+/// A stream of numbers, by its seed.
 pub struct Random(pub u64);
 
 impl Random {
@@ -15,11 +17,10 @@ impl Random {
 
     /// The next 64 bits.
     pub fn bits(&mut self) -> u64 {
-        self.0 = self.0.wrapping_add(0x9e37_79b9_7f4a_7c15);
-        let mut z = self.0;
-        z = (z ^ (z >> 30)).wrapping_mul(0xbf58_476d_1ce4_e5b9);
-        z = (z ^ (z >> 27)).wrapping_mul(0x94d0_49bb_1331_11eb);
-        z ^ (z >> 31)
+        let mut stream = SplitMix(self.0);
+        let bits = stream.bits();
+        self.0 = stream.0;
+        bits
     }
 
     /// A number in `0..n`.

@@ -1,6 +1,7 @@
 use super::*;
 use crate::cache::{PolicyKind, Request, Space};
-use crate::trace::test_trace::{Random, meta, tokens};
+use crate::random::SplitMix;
+use crate::trace::test_trace::{meta, tokens};
 use crate::trace::{Batch, Phase, RouterValues, TraceError, TraceMeta, TraceReader};
 use std::sync::Arc;
 
@@ -197,7 +198,7 @@ fn prefetch_of_a_fixed_sequence_is_useful_and_evicts_nothing_when_staged() {
     // Layer 1 always goes where layer 0 goes.
     let meta = meta(&[(8, 1, 3), (8, 1, 3)], RouterValues::None);
     let mut batch = tokens(&meta, 0, 1, 1, 0);
-    let mut random = Random(9);
+    let mut random = SplitMix(9);
     for at in 0..300 {
         let expert = random.below(8) as u16;
         let (phase, token) = (Phase::Decode, -1);

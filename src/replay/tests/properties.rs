@@ -53,10 +53,10 @@ proptest! {
     fn belady_misses_as_little_as_any_sequence_of_contents(
         seed in any::<u64>(), n in 1..14_usize, slots in 1..6_u32, bypass in any::<bool>(),
     ) {
-        let mut random = Random(seed);
+        let mut random = SplitMix(seed);
         let requests: Vec<Vec<u32>> = (0..n)
             .map(|_| {
-                let mut keys: Vec<u32> = (0..1 + random.below(3)).map(|_| random.below(7)).collect();
+                let mut keys: Vec<u32> = (0..1 + random.below(3)).map(|_| random.below(7) as u32).collect();
                 keys.sort_unstable();
                 keys.dedup();
                 keys
