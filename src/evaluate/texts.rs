@@ -7,7 +7,7 @@ use crate::corpus::CorpusText;
 use crate::llama::Model;
 use crate::progress::Interrupt;
 use crate::usage::{HeldOut, Usage};
-use crate::windows::{Cut, Window, Windows};
+use crate::windows::{Cut, Window, WindowOptions, Windows};
 use std::collections::BTreeSet;
 
 /// How texts are cut for a measurement.
@@ -21,6 +21,13 @@ pub struct TextOptions {
     pub parse_special: bool,
     /// When it comes, the cutting ends.
     pub interrupt: Interrupt,
+}
+
+impl TextOptions {
+    /// Texts cut for a pass that runs so.
+    pub fn of(pass: &WindowOptions, chunks: Option<u32>, parse_special: bool) -> TextOptions {
+        TextOptions { ctx_size: pass.ctx_size, chunks, parse_special, interrupt: pass.settings.interrupt }
+    }
 }
 
 /// The windows of each corpus that are measured.

@@ -4,6 +4,7 @@
 //! `child`, which the environment tells what to do.
 #![cfg(feature = "llama")]
 
+mod counts;
 mod dropped;
 mod passes;
 mod proof;

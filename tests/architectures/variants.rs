@@ -1,5 +1,6 @@
 //! Models that differ from the plain one of their architecture: what an architecture allows, and what files hold.
 
+use crate::counts;
 use crate::dropped::dropped;
 use crate::proof::{self, Subject, Tolerance};
 use crate::support::isolated;
@@ -186,7 +187,7 @@ fn prove_with_mtp(tiny: TinyModel, runs: bool) {
     assert_eq!(last.layer, subject.experts.n_layer - 1);
     assert_eq!(subject.experts.mtp_that_runs(), runs.then_some(last.layer));
     if runs {
-        proof::mtp_counts(&subject, last.layer);
+        counts::mtp_counts(&subject, last.layer);
     }
     proof::all(&subject, Tolerance { same: 1e-5, top1: true });
     dropped(&subject, Tolerance { same: 1e-5, top1: true });

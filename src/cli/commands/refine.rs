@@ -72,12 +72,7 @@ pub fn refine(args: &RefineArgs, console: Console) -> Result<(), Failure> {
     let interrupt = catch_interrupts();
     let loaded = args.llama.load_model(&model, false, console, interrupt)?;
     let options = args.llama.windows(&model.file, interrupt);
-    let text_options = TextOptions {
-        ctx_size: options.ctx_size,
-        chunks: args.texts.chunks,
-        parse_special: args.texts.parse_special,
-        interrupt,
-    };
+    let text_options = TextOptions::of(&options, args.texts.chunks, args.texts.parse_special);
     let (of_other, of_search): (Vec<_>, Vec<_>) =
         corpora.into_iter().partition(|corpus| args.texts.is_other(&corpus.name));
     let (search, unseen) =

@@ -29,12 +29,7 @@ impl Within<'_> {
     /// The smallest number of experts whose mean KL divergence is at most `bound`.
     pub fn find(&self, bound: f64, console: Console, interrupt: Interrupt) -> Result<u32, Failure> {
         let options = self.llama.windows(&self.model.file, interrupt);
-        let text_options = TextOptions {
-            ctx_size: options.ctx_size,
-            chunks: self.texts.chunks,
-            parse_special: self.texts.parse_special,
-            interrupt,
-        };
+        let text_options = TextOptions::of(&options, self.texts.chunks, self.texts.parse_special);
         let cut = evaluate::windows(&self.loaded.model, self.corpora, Some(self.usage), text_options)
             .map_err(eval_failure)?;
         let (windows, entries): (Vec<EvalCorpus>, Vec<_>) = cut.into_iter().unzip();

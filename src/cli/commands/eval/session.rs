@@ -42,12 +42,7 @@ impl<'a> Session<'a> {
     ) -> Result<(Self, Evaluation), Failure> {
         let loaded = args.llama.load_model(model, false, console, interrupt)?;
         let options = args.llama.windows(&model.file, interrupt);
-        let texts = TextOptions {
-            ctx_size: options.ctx_size,
-            chunks: args.texts.chunks,
-            parse_special: args.texts.parse_special,
-            interrupt,
-        };
+        let texts = TextOptions::of(&options, args.texts.chunks, args.texts.parse_special);
         let cut = evaluate::windows(&loaded.model, corpora, usage, texts).map_err(eval_failure)?;
         let (windows, mut entries): (Vec<_>, Vec<_>) = cut.into_iter().unzip();
         entries.iter_mut().for_each(|entry| entry.other = args.texts.is_other(&entry.name));
