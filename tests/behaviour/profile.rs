@@ -270,26 +270,6 @@ fn link_within_a_folder_counts_once() {
 
 /// Interrupts are sent until one arrives between the start of the program and its end.
 #[test]
-fn interrupted_profile_leaves_nothing_behind() {
-    let folder = folder();
-    let at = |name: &str| folder.path().join(name);
-    fs::write(at("t.txt"), text(usize::MAX).repeat(400)).unwrap();
-    let mut child = std::process::Command::new(env!("CARGO_BIN_EXE_moeslice"))
-        .args(["profile", "-q", "-dev", "none", "-m"])
-        .arg(demo())
-        .arg("-f")
-        .arg(at("t.txt"))
-        .arg("-o")
-        .arg(at("u.json"))
-        .spawn()
-        .unwrap();
-    std::thread::sleep(std::time::Duration::from_millis(1500));
-    std::process::Command::new("kill").args(["-INT", &child.id().to_string()]).status().unwrap();
-    assert_eq!(child.wait().unwrap().code(), Some(130));
-    assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 1, "only the text is there");
-}
-
-#[test]
 #[ignore = "slow: run with scripts/test --all"]
 fn vulkan_counts_differ_from_cpu_in_few_near_ties() {
     let folder = folder();

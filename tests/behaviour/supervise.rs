@@ -17,7 +17,9 @@ fn long_profile(folder: &Path, more: &[&str]) -> Child {
         .map(|file| fs::read_to_string(file.unwrap().path()).unwrap())
         .collect();
     fs::write(folder.join("text.txt"), text.repeat(20)).unwrap();
-    let mut command = Command::new(env!("CARGO_BIN_EXE_moeslice"));
+    // A shell starts its background jobs with interrupts ignored, and so the tests in them; the program respects that.
+    let mut command = Command::new("env");
+    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_moeslice")]);
     command.args(["profile", "-dev", "none", "-t", "1", "-c", "64", "-b", "64", "-m"]).arg(demo());
     command.arg("-f").arg(folder.join("text.txt")).arg("-o").arg(folder.join("u.json")).args(more);
     command.stderr(Stdio::piped()).spawn().expect("the program starts")
