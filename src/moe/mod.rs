@@ -35,4 +35,4 @@ pub use sketch::{LayerSketch, RouterMatch, RouterSketch};
 #[cfg(any(test, feature = "fuzzing"))]
 pub(crate) mod test_experts;
 #[cfg(test)]
-mod test_model;
+pub(crate) mod test_model;

@@ -1,23 +1,13 @@
 use super::*;
-use crate::gguf::{Metadata, TensorType};
+use crate::gguf::Metadata;
+use crate::moe::test_model::{TestModel, f32_tensor as tensor, write_file as write};
 use crate::moe::{KeptExperts, Provenance, ShardPolicy};
 use crate::progress::Silent;
 use crate::slice::{Cut, Options, prune};
 use tempfile::TempDir;
 
-const N: u64 = 4;
-const WIDTH: u64 = 3;
-
-fn tensor(name: &str, dims: &[u64], values: &[f32]) -> (TensorInfo, Vec<u8>) {
-    let info = TensorInfo::new(name, dims.to_vec(), TensorType::F32).unwrap();
-    (info, values.iter().flat_map(|value| value.to_le_bytes()).collect())
-}
-
-fn write(path: &Path, metadata: &Metadata, tensors: &[(TensorInfo, Vec<u8>)]) {
-    let mut bytes = vec![];
-    write_model(&mut bytes, metadata, tensors).unwrap();
-    std::fs::write(path, bytes).unwrap();
-}
+const N: u64 = TestModel::N;
+const WIDTH: u64 = TestModel::WIDTH;
 
 /// A model of two layers of [`N`] experts, the cut of it that keeps experts 1 and 3, then 0 and 2, and its imatrix.
 struct Case {
@@ -29,21 +19,15 @@ struct Case {
 impl Case {
     fn new() -> Case {
         let folder = TempDir::new().unwrap();
-        let mut model = Metadata::new();
-        model.set("general.architecture", "qwen3moe");
-        model.set("qwen3moe.block_count", 2u32);
-        model.set("qwen3moe.expert_count", N as u32);
-        model.set("qwen3moe.expert_used_count", 2u32);
+        TestModel::small().write(&folder.path().join("base.gguf"));
         let mut metadata = Metadata::new();
         metadata.set("general.type", "imatrix");
         metadata.set("imatrix.chunk_count", 5u32);
-        let (mut weights, mut tensors) = (vec![], vec![]);
+        let mut tensors = vec![];
         for layer in 0..2 {
             let name = |part: &str| format!("blk.{layer}.{part}.weight");
-            weights.push(tensor(&name("ffn_gate_inp"), &[WIDTH, N], &[0.5; 12]));
             tensors.push(tensor(&(name("ffn_gate_inp") + ".in_sum2"), &[WIDTH], &[7.0, 8.0, 9.0]));
             for (part, n_in) in [("ffn_gate_exps", WIDTH), ("ffn_up_exps", WIDTH), ("ffn_down_exps", 2)] {
-                weights.push(tensor(&name(part), &[n_in, 5 - n_in, N], &[0.5; 24]));
                 let sums: Vec<f32> =
                     (0..n_in * N).map(|at| (at / n_in) as f32 + 10.0 * layer as f32).collect();
                 tensors.push(tensor(&(name(part) + ".in_sum2"), &[n_in, N], &sums));
@@ -52,7 +36,6 @@ impl Case {
                 tensors.push(tensor(&(name(part) + ".counts"), &[1, N], &[0.0, 1.0, 2.0, 3.0]));
             }
         }
-        write(&folder.path().join("base.gguf"), &model, &weights);
         let case = Case { folder, metadata, tensors };
         case.cut("base.gguf", "cut.gguf", [(0, vec![1, 3]), (1, vec![0, 2])].into());
         case

@@ -1,21 +1,11 @@
 use super::*;
-use crate::gguf::{Metadata, TensorInfo, write_model};
+use crate::gguf::{Metadata, TensorInfo};
+use crate::moe::test_model::{TestModel, f32_tensor as tensor, write_file as write};
 use std::path::PathBuf;
 use tempfile::TempDir;
 
-const N: u64 = 4;
-const WIDTH: u64 = 3;
-
-fn tensor(name: &str, dims: &[u64], values: &[f32]) -> (TensorInfo, Vec<u8>) {
-    let info = TensorInfo::new(name, dims.to_vec(), TensorType::F32).unwrap();
-    (info, values.iter().flat_map(|value| value.to_le_bytes()).collect())
-}
-
-fn write(path: &Path, metadata: &Metadata, tensors: &[(TensorInfo, Vec<u8>)]) {
-    let mut bytes = vec![];
-    write_model(&mut bytes, metadata, tensors).unwrap();
-    std::fs::write(path, bytes).unwrap();
-}
+const N: u64 = TestModel::N;
+const WIDTH: u64 = TestModel::WIDTH;
 
 /// A model of two layers with [`N`] experts each, two of them used; and an imatrix of it that a test can change.
 struct Case {
@@ -36,26 +26,7 @@ impl Case {
 
     fn empty() -> Case {
         let folder = TempDir::new().unwrap();
-        let mut model = Metadata::new();
-        model.set("general.architecture", "qwen3moe");
-        model.set("qwen3moe.block_count", 2u32);
-        model.set("qwen3moe.expert_count", N as u32);
-        model.set("qwen3moe.expert_used_count", 2u32);
-        let tensors: Vec<_> = (0..2)
-            .flat_map(|layer| {
-                [
-                    ("ffn_gate_inp", vec![WIDTH, N]),
-                    ("ffn_gate_exps", vec![WIDTH, 2, N]),
-                    ("ffn_up_exps", vec![WIDTH, 2, N]),
-                    ("ffn_down_exps", vec![2, WIDTH, N]),
-                ]
-                .map(|(name, dims)| {
-                    let values = vec![0.5; dims.iter().product::<u64>() as usize];
-                    tensor(&format!("blk.{layer}.{name}.weight"), &dims, &values)
-                })
-            })
-            .collect();
-        write(&folder.path().join("model.gguf"), &model, &tensors);
+        TestModel::small().write(&folder.path().join("model.gguf"));
         let mut metadata = Metadata::new();
         metadata.set("general.type", "imatrix");
         metadata.set("imatrix.datasets", vec!["a.txt".to_owned(), "b.txt".to_owned()]);
