@@ -3,6 +3,7 @@
 use std::fs::File;
 use std::ops::Range;
 
+use super::behind::Frontier;
 use super::fate::TensorFate;
 use super::hash_table::Remap;
 use super::readahead::IoHints;
@@ -25,6 +26,7 @@ pub(super) struct Writer<'a, 'p> {
     done: u64,
     total: u64,
     progress: &'a mut (dyn Progress + 'p),
+    behind: Option<&'a Frontier<'a>>,
 }
 
 impl<'a, 'p> Writer<'a, 'p> {
@@ -33,17 +35,24 @@ impl<'a, 'p> Writer<'a, 'p> {
         interrupt: Interrupt,
         shapes: &[FileShape],
         progress: &'a mut (dyn Progress + 'p),
+        behind: Option<&'a Frontier<'a>>,
     ) -> Self {
         let fates = TensorFate::of_all(cut.model, cut.experts, cut.keep);
         let total = shapes.iter().map(|shape| shape.layout.file_bytes()).sum();
-        Self { cut, interrupt, fates, copier: Copier::new(), done: 0, total, progress }
+        Self { cut, interrupt, fates, copier: Copier::new(), done: 0, total, progress, behind }
     }
 
-    /// Writes one file: header, tensors. Padding is what a new file consists of: zeros.
-    pub(super) fn write(&mut self, out: &AtomicFile, shape: &FileShape) -> Result<(), SliceError> {
+    /// Writes the tensors of the output with this number. Its header is there already, and padding is what a new file
+    /// consists of: zeros.
+    pub(super) fn write(
+        &mut self,
+        number: usize,
+        out: &'a AtomicFile,
+        shape: &FileShape,
+    ) -> Result<(), SliceError> {
         let layout = &shape.layout;
-        let mut hints = IoHints::new(out.file(), self.data(shape));
-        out.write_all_at(layout.header(), 0)?;
+        let behind = self.behind.map(|frontier| (frontier, number));
+        let mut hints = IoHints::new(out.file(), self.data(shape), behind);
         self.advance(&mut hints, layout.data_offset())?;
         for (at, (index, info)) in shape.tensors.iter().copied().zip(layout.tensors()).enumerate() {
             let tensor = &self.cut.model.tensors()[index];
@@ -70,8 +79,8 @@ impl<'a, 'p> Writer<'a, 'p> {
 
     fn advance(&mut self, hints: &mut IoHints<'_>, bytes: u64) -> Result<(), SliceError> {
         self.done += bytes;
-        hints.advance(bytes);
         self.progress.update(self.done, self.total);
+        hints.advance(bytes);
         Ok(self.interrupt.check()?)
     }
 
@@ -90,8 +99,8 @@ impl<'a, 'p> Writer<'a, 'p> {
                 (&mut self.done, self.total, &mut self.progress, self.interrupt);
             let mut step = |bytes| {
                 *done += bytes;
-                hints.advance(bytes);
                 progress.update(*done, total);
+                hints.advance(bytes);
                 !interrupt.is_set()
             };
             let copied = self.copier.copy((from, position), (out.file(), to), len, &mut step);

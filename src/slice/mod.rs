@@ -3,6 +3,7 @@
 //! [`prune`] moves raw bytes: no value is dequantised and no tensor is held in memory whole. What it writes becomes
 //! visible whole or not at all. [`verify()`] compares a pruned model with the one that it was cut from, byte by byte.
 
+mod behind;
 mod copy;
 mod error;
 mod fate;
@@ -21,6 +22,7 @@ use crate::moe::{Experts, FileShape, IdMap, KeptExperts, Provenance, PrunedShape
 use crate::progress::{Interrupt, Interrupted, Progress, Unit, stage};
 use crate::sys::{self, AtomicFile, FileError, commit_all};
 
+use behind::Frontier;
 pub use error::SliceError;
 pub use hash_table::Remap;
 pub use imatrix::{ImatrixSliceError, SlicedImatrix, slice_imatrix};
@@ -137,7 +139,8 @@ pub fn check(cut: &Cut<'_>, output: &Path, options: &Options) -> Result<PlannedF
 /// Writes the pruned model to `output`, or to shards named after it; [`check`] is part of it.
 ///
 /// What was written gets its name when it is whole on the disk and, with [`Options::verify`], was read back from there
-/// and found to be a true cut. On any error but those that say otherwise, the outputs are as they were before.
+/// and found to be a true cut; what is on the disk already is read back while the rest is written. On any error but
+/// those that say otherwise, the outputs are as they were before.
 pub fn prune(
     cut: &Cut<'_>,
     output: &Path,
@@ -146,14 +149,22 @@ pub fn prune(
 ) -> Result<Written, SliceError> {
     let PlannedFiles { files, shapes, ids, leftovers, .. } = check(cut, output, options)?;
     let begin = Instant::now();
-    let outputs =
-        stage(progress, "writing", Unit::Bytes, |progress| write(cut, &files, &shapes, options, progress))?;
-    let duration = begin.elapsed();
-    let verified = match options.verify {
-        true => Some(stage(progress, "verifying", Unit::Bytes, |progress| {
-            compare(cut, &outputs, progress, options.interrupt)
-        })?),
-        false => None,
+    let outputs = create(cut, &files, &shapes, options)?;
+    let (duration, verified) = match options.verify {
+        true => {
+            let (duration, verified) = write_and_compare(cut, &outputs, &shapes, options, progress)?;
+            (duration, Some(verified))
+        }
+        false => {
+            stage(progress, "writing", Unit::Bytes, |progress| {
+                write(cut, &outputs, &shapes, None, options.interrupt, progress)
+            })?;
+            let duration = begin.elapsed();
+            for (file, shape) in outputs.iter().zip(&shapes) {
+                check_written(&Header::parse(file.file(), file.target())?, file, shape)?;
+            }
+            (duration, None)
+        }
     };
     cut.model.check_unchanged()?;
     options.interrupt.check()?;
@@ -164,56 +175,116 @@ pub fn prune(
     Ok(Written { files, ids, duration, verified, beside, leftovers })
 }
 
-/// Writes the files under hidden names, up to the disk.
-fn write(
+/// Creates the files under hidden names, with all of their room taken and their headers written.
+fn create(
     cut: &Cut<'_>,
     files: &[(PathBuf, u64)],
     shapes: &[FileShape],
     options: &Options,
-    progress: &mut dyn Progress,
 ) -> Result<Vec<AtomicFile>, SliceError> {
     let mut outputs = Vec::with_capacity(files.len());
-    for (path, bytes) in files {
+    for ((path, bytes), shape) in files.iter().zip(shapes) {
         let mut file = AtomicFile::create(path, options.force)?;
         if let Some(first) = cut.model.shards().first() {
             file = file.like(&first.file)?;
         }
         file.reserve(*bytes)?;
+        file.write_all_at(shape.layout.header(), 0)?;
         outputs.push(file);
-    }
-    let mut writer = copy::Writer::new(cut, options.interrupt, shapes, progress);
-    for (file, shape) in outputs.iter().zip(shapes) {
-        writer.write(file, shape)?;
-    }
-    for (file, shape) in outputs.iter().zip(shapes) {
-        file.sync()?;
-        check_written(file, shape)?;
     }
     Ok(outputs)
 }
 
-/// Compares what lies on the disk under hidden names with the model.
-fn compare(
+/// Writes the tensors of the files, up to the disk.
+fn write<'a>(
+    cut: &'a Cut<'a>,
+    outputs: &'a [AtomicFile],
+    shapes: &[FileShape],
+    behind: Option<&'a Frontier<'a>>,
+    interrupt: Interrupt,
+    progress: &'a mut dyn Progress,
+) -> Result<(), SliceError> {
+    let mut writer = copy::Writer::new(cut, interrupt, shapes, progress, behind);
+    for (number, (file, shape)) in outputs.iter().zip(shapes).enumerate() {
+        writer.write(number, file, shape)?;
+    }
+    for file in outputs {
+        file.sync()?;
+    }
+    Ok(())
+}
+
+/// Writes the files and compares what lies on the disk with the model, behind the writer. Gives how long the writing
+/// took.
+fn write_and_compare(
     cut: &Cut<'_>,
     outputs: &[AtomicFile],
+    shapes: &[FileShape],
+    options: &Options,
     progress: &mut dyn Progress,
-    interrupt: Interrupt,
-) -> Result<Verified, SliceError> {
+) -> Result<(Duration, Verified), SliceError> {
+    let not_true = |error| match cut.model.check_unchanged() {
+        Err(changed) => changed.into(),
+        Ok(()) => {
+            let path = outputs.first().map_or_else(PathBuf::new, |output| output.target().to_owned());
+            SliceError::NotTrue { path, error: Box::new(error) }
+        }
+    };
+    let following = verify::Following::new(cut).map_err(not_true)?;
+    let begin = Instant::now();
+    let (written_in, compared) = {
+        let headers = read_back(outputs, shapes, not_true)?;
+        let frontier = Frontier::new(outputs, shapes.iter().map(|shape| shape.layout.file_bytes()));
+        let (written, compared) = std::thread::scope(|scope| {
+            let comparing = scope.spawn(|| following.compare_data(&headers, &frontier, options.interrupt));
+            let writer = frontier.writer();
+            let written = stage(progress, "writing", Unit::Bytes, |progress| {
+                write(cut, outputs, shapes, Some(&frontier), options.interrupt, progress)
+            });
+            let duration = begin.elapsed();
+            if written.is_ok() {
+                stage(progress, "verifying", Unit::Bytes, |progress| frontier.finish(progress));
+            }
+            drop(writer);
+            let compared = comparing.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            (written.map(|()| duration), compared)
+        });
+        let duration = written?;
+        if let Some(error) = frontier.into_error() {
+            return Err(error.into());
+        }
+        (duration, compared)
+    };
+    let compared = compared.map_err(|error| match error {
+        VerifyError::Interrupted => SliceError::Interrupted,
+        error => not_true(error),
+    })?;
+    // The headers once more, now that nothing is written any more.
+    for (output, shape) in outputs.iter().zip(shapes) {
+        sys::drop_pages(output.file(), 0, shape.layout.data_offset().next_multiple_of(behind::STRETCH));
+    }
+    let written = read_back(outputs, shapes, not_true)?;
+    let after = begin.elapsed().saturating_sub(written_in);
+    let verified = following.finish(&written, compared, after).map_err(not_true)?;
+    Ok((written_in, verified))
+}
+
+/// Opens the files under their hidden names, and checks that their headers are those that were written.
+fn read_back(
+    outputs: &[AtomicFile],
+    shapes: &[FileShape],
+    not_true: impl FnOnce(VerifyError) -> SliceError,
+) -> Result<Model, SliceError> {
     let mut files = Vec::with_capacity(outputs.len());
     for output in outputs {
-        sys::drop_pages(output.file());
         let file = output.file().try_clone().map_err(|error| output.write_error(error))?;
         files.push((output.target().to_owned(), file));
     }
-    let not_true = |error| {
-        let path = outputs.first().map_or_else(PathBuf::new, |output| output.target().to_owned());
-        SliceError::NotTrue { path, error: Box::new(error) }
-    };
-    let written = Model::of_files(files).map_err(|error| not_true(error.into()))?;
-    verify::verify_written(cut, &written, progress, interrupt).map_err(|error| match error {
-        VerifyError::Interrupted => SliceError::Interrupted,
-        error => not_true(error),
-    })
+    let model = Model::of_files(files).map_err(|error| not_true(error.into()))?;
+    for ((shard, output), shape) in model.shards().iter().zip(outputs).zip(shapes) {
+        check_written(&shard.header, output, shape)?;
+    }
+    Ok(model)
 }
 
 /// Refuses a model whose cut llama.cpp might not load: it maps a file only when its data begin at a safe multiple,
@@ -226,9 +297,8 @@ fn check_alignment(model: &Model) -> Result<(), SliceError> {
     Ok(())
 }
 
-/// Reads back what was written, before it becomes visible.
-fn check_written(file: &AtomicFile, shape: &FileShape) -> Result<(), SliceError> {
-    let header = Header::parse(file.file(), file.target())?;
+/// Checks that the header that was read back is the one that was written, and the file as long as it should be.
+fn check_written(header: &Header, file: &AtomicFile, shape: &FileShape) -> Result<(), SliceError> {
     header.check_data(file.file(), file.target())?;
     let size = file.file().metadata().map_err(|source| file.write_error(source))?.len();
     let layout = &shape.layout;

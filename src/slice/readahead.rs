@@ -7,6 +7,7 @@
 use std::fs::File;
 use std::ops::Range;
 
+use super::behind::{Frontier, STRETCH};
 use crate::sys;
 
 /// Bytes ahead of the copy that the system is hinted of.
@@ -14,9 +15,6 @@ const AHEAD: u64 = 32 << 20;
 
 /// The largest part of a range that is hinted of at once.
 const PIECE: u64 = 4 << 20;
-
-/// Bytes that are copied before the system is asked to begin writing them.
-const BEHIND: u64 = 16 << 20;
 
 /// What will be read, and how far the system is hinted of it.
 pub(super) struct ReadAhead<'a> {
@@ -65,12 +63,18 @@ pub(super) struct IoHints<'a> {
     at: u64,
     /// Where in the output writing was last asked for.
     asked: u64,
+    /// Who reads behind the copy, and which output this is.
+    behind: Option<(&'a Frontier<'a>, usize)>,
 }
 
 impl<'a> IoHints<'a> {
-    /// `data` is what will be read for `out`.
-    pub(super) fn new(out: &'a File, data: Vec<(&'a File, Range<u64>)>) -> Self {
-        Self { ahead: ReadAhead::new(data), out, at: 0, asked: 0 }
+    /// `data` is what will be read for `out`, which is so manieth of the outputs that are read behind the copy.
+    pub(super) fn new(
+        out: &'a File,
+        data: Vec<(&'a File, Range<u64>)>,
+        behind: Option<(&'a Frontier<'a>, usize)>,
+    ) -> Self {
+        Self { ahead: ReadAhead::new(data), out, at: 0, asked: 0, behind }
     }
 
     /// So many bytes of the output more are there: copied, header or padding.
@@ -78,9 +82,12 @@ impl<'a> IoHints<'a> {
         // Header and padding are next to nothing, and only make what is hinted of a little more.
         self.ahead.advance(bytes);
         self.at += bytes;
-        if self.at - self.asked >= BEHIND {
+        if self.at - self.asked >= STRETCH {
             sys::begin_writing(self.out, self.asked, self.at - self.asked);
-            self.asked = self.at;
+            self.asked = self.at - self.at % STRETCH;
+        }
+        if let Some((frontier, file)) = self.behind {
+            frontier.reached(file, self.at);
         }
     }
 }
@@ -94,7 +101,7 @@ mod tests {
         let (from, out) = (tempfile::tempfile().unwrap(), tempfile::tempfile().unwrap());
         let ranges = [0..PIECE, 2 * PIECE..2 * PIECE + 5 * AHEAD, 9 * AHEAD..9 * AHEAD + 1];
         let total: u64 = ranges.iter().map(|range| range.end - range.start).sum();
-        let mut hints = IoHints::new(&out, ranges.map(|range| (&from, range)).to_vec());
+        let mut hints = IoHints::new(&out, ranges.map(|range| (&from, range)).to_vec(), None);
         assert!(hints.ahead.hinted >= AHEAD && hints.ahead.hinted < AHEAD + PIECE);
         let mut left = total;
         while left > 0 {
@@ -103,7 +110,7 @@ mod tests {
             left -= step;
             let ahead = hints.ahead.hinted - hints.at;
             assert!(ahead < AHEAD + PIECE && (ahead >= AHEAD || hints.ahead.hinted == total), "{ahead}");
-            assert!(hints.at - hints.asked < BEHIND);
+            assert!(hints.at - hints.asked < STRETCH);
         }
         assert_eq!((hints.at, hints.ahead.hinted), (total, total));
         // Padding at the end is not read.

@@ -13,6 +13,7 @@ mod atomic_file;
 mod bounded;
 mod copy;
 mod descriptors;
+mod direct;
 #[cfg(feature = "llama")]
 mod environment;
 mod error;
@@ -38,6 +39,7 @@ pub use atomic_file::{AtomicFile, check_target, check_targets, commit_all, write
 pub use bounded::read_bounded;
 pub use copy::{Copier, CopyError};
 pub use descriptors::ensure_descriptors;
+pub use direct::{DiskBlock, DiskFile};
 #[cfg(feature = "llama")]
 pub use environment::{exit_at_once, remove_empty_variables, set_unset_variable};
 pub use error::FileError;
@@ -49,7 +51,7 @@ pub use leftovers::{Leftovers, remove_leftovers};
 #[cfg(feature = "llama")]
 pub use machine::{available_memory, usable_cores};
 pub use memory::{forget_peak_memory, peak_memory};
-pub use page_cache::{advise_once, advise_soon, begin_writing, drop_pages};
+pub use page_cache::{advise_once, advise_soon, begin_writing, drop_pages, write_out};
 pub use part_file::PartFile;
 pub use process::{ProcessState, ask_to_end, end_with_parent, process_state, signal_name, waits_in};
 pub use space::{check_room, free_bytes};

@@ -1,7 +1,10 @@
-//! Hints to the page cache.
+//! Hints to the page cache, and what it has to write.
 
 use std::fs::File;
+use std::io;
 use std::os::fd::AsRawFd;
+
+use super::rename::is_unsupported;
 
 /// Tells the page cache that a range of `file` will be read soon. A hint: failure changes nothing.
 pub fn advise_soon(file: &File, offset: u64, len: u64) {
@@ -27,10 +30,36 @@ pub fn begin_writing(file: &File, offset: u64, len: u64) {
 #[cfg(not(target_os = "linux"))]
 pub fn begin_writing(_: &File, _: u64, _: u64) {}
 
-/// Drops what the page cache holds of `file`, so that the disk is read next. What was not synced stays. A hint: failure
-/// changes nothing.
-pub fn drop_pages(file: &File) {
-    advise(file, 0, 0, Advice::Drop);
+/// Has the system write a range of `file` to the disk, and waits until it did. The disk may still hold it in a cache of
+/// its own, and the file's length and place may not be on the disk: that takes a sync.
+pub fn write_out(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    match sync_range(file, offset, len) {
+        Err(error) if is_unsupported(&error) => file.sync_data(),
+        other => other,
+    }
+}
+
+#[cfg(target_os = "linux")]
+fn sync_range(file: &File, offset: u64, len: u64) -> io::Result<()> {
+    let too_far = |_| io::Error::from_raw_os_error(libc::EFBIG);
+    let (offset, len) =
+        (libc::off64_t::try_from(offset).map_err(too_far)?, libc::off64_t::try_from(len).map_err(too_far)?);
+    let flags =
+        libc::SYNC_FILE_RANGE_WAIT_BEFORE | libc::SYNC_FILE_RANGE_WRITE | libc::SYNC_FILE_RANGE_WAIT_AFTER;
+    // SAFETY: the descriptor is open for as long as the borrowed file lives; no memory is passed.
+    let status = unsafe { libc::sync_file_range(file.as_raw_fd(), offset, len, flags) };
+    if status == 0 { Ok(()) } else { Err(io::Error::last_os_error()) }
+}
+
+#[cfg(not(target_os = "linux"))]
+fn sync_range(_: &File, _: u64, _: u64) -> io::Result<()> {
+    Err(io::Error::from(io::ErrorKind::Unsupported))
+}
+
+/// Drops what the page cache holds of a range of `file`, so that the disk is read next. What is not on the disk yet
+/// stays. A hint: failure changes nothing.
+pub fn drop_pages(file: &File, offset: u64, len: u64) {
+    advise(file, offset, len, Advice::Drop);
 }
 
 enum Advice {

@@ -15,6 +15,7 @@ const OUTPUT: &str = "MOESLICE_TEST_OUTPUT";
 const SHARDS: &str = "MOESLICE_TEST_SHARDS";
 const UNCOMPARED: &str = "MOESLICE_TEST_UNCOMPARED";
 const KEEP: &str = "MOESLICE_TEST_KEEP";
+const FROM_DISK: &str = "MOESLICE_TEST_FROM_DISK";
 
 /// Bytes of memory that a cut takes at most, whatever the model.
 const MEMORY: u64 = 100_000_000;
@@ -31,6 +32,8 @@ pub const LEFTOVERS: i32 = 15;
 pub const MUCH_MEMORY: i32 = 16;
 /// More files at once than the process may open.
 pub const TOO_MANY_FILES: i32 = 17;
+/// The process read less from the disk than it wrote, though it was to read back all of it.
+pub const NOT_FROM_DISK: i32 = 18;
 
 /// The arguments of a child that cuts `model` to `output`; the program is the test program itself.
 pub fn command(model: &Path, output: &Path) -> Command {
@@ -68,6 +71,11 @@ pub fn uncompared(command: &mut Command) -> &mut Command {
     command.env(UNCOMPARED, "1")
 }
 
+/// Lets the child find out whether it read from the disk as much as it wrote.
+pub fn from_disk(command: &mut Command) -> &mut Command {
+    command.env(FROM_DISK, "1")
+}
+
 pub fn code(status: ExitStatus) -> i32 {
     status.code().unwrap_or(-1)
 }
@@ -93,6 +101,9 @@ fn cut() {
     let options = Options { force: true, shards, verify, ..Options::default() };
     let code = match source.prune(&keep, &output, &options) {
         Ok(_) if peak_memory() > MEMORY => MUCH_MEMORY,
+        Ok(written) if std::env::var_os(FROM_DISK).is_some() && read_from_disk() < written.bytes() => {
+            NOT_FROM_DISK
+        }
         Ok(_) => DONE,
         Err(_) if names(output.parent().unwrap()).iter().any(|name| name.contains("moeslice-")) => LEFTOVERS,
         Err(SliceError::File(FileError::NoRoom { .. })) => NO_ROOM,
@@ -110,6 +121,13 @@ fn cut() {
 /// The experts that the child keeps.
 pub fn keep(source: &Source) -> moeslice::moe::KeptExperts {
     source.random_keep(source.experts.n_expert * 3 / 4, &mut Random(77))
+}
+
+/// Bytes that this process had the disk read.
+fn read_from_disk() -> u64 {
+    let told = std::fs::read_to_string("/proc/self/io").unwrap_or_default();
+    let line = told.lines().find_map(|line| line.strip_prefix("read_bytes:"));
+    line.and_then(|bytes| bytes.trim().parse().ok()).unwrap_or(0)
 }
 
 /// The most memory that this process ever had, in bytes; 0 where the system does not tell.

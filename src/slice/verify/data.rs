@@ -1,12 +1,13 @@
 //! The bytes of tensors.
 
+use super::super::behind::{NotRead, Reader};
 use super::super::fate::TensorFate;
 use super::super::hash_table::Remap;
 use super::super::readahead::ReadAhead;
 use super::super::runs;
 use super::VerifyError;
 use super::difference::{Collector, Where};
-use crate::gguf::{GgufError, Model, ReadAt, Tensor, TensorInfo};
+use crate::gguf::{GgufError, Model, ReadAt, Shard, Tensor, TensorInfo};
 use crate::moe::{ExpertLayer, Experts, KeptExperts, PrunedShape};
 use crate::progress::{Interrupt, Progress};
 
@@ -15,6 +16,10 @@ const CHUNK: usize = 4 << 20;
 
 /// Bytes from which on two threads read the two models: below, starting one takes longer than it saves.
 const IN_PARALLEL: usize = 1 << 20;
+
+/// Bytes that are read of each at once where one of them was just written: what is not read from the disk is in the
+/// page cache, and what is read here stays in the processor's.
+const CHUNK_BEHIND: usize = 256 << 10;
 
 /// What was compared.
 #[derive(Clone, Copy, Debug, Default)]
@@ -33,6 +38,8 @@ pub(super) struct Comparison<'a, 'p> {
     pruned: &'a Model,
     fates: Vec<TensorFate<'a>>,
     direct: bool,
+    /// Whom to ask for what is still being written.
+    behind: Option<Reader>,
     chunk_of_base: Vec<u8>,
     chunk_of_pruned: Vec<u8>,
     ahead: [ReadAhead<'a>; 2],
@@ -50,17 +57,20 @@ impl<'a, 'p> Comparison<'a, 'p> {
         experts: &'a Experts,
         kept: &'a KeptExperts,
         direct: bool,
+        behind: Option<Reader>,
         (progress, interrupt): (&'a mut (dyn Progress + 'p), Interrupt),
     ) -> Self {
         let fates = TensorFate::of_all(base, experts, kept);
         let total = pruned.tensors().iter().map(|tensor| tensor.info.bytes()).sum();
+        let chunk = if behind.is_some() { CHUNK_BEHIND } else { CHUNK };
         Self {
             base,
             pruned,
             fates,
             direct,
-            chunk_of_base: vec![0; CHUNK],
-            chunk_of_pruned: vec![0; CHUNK],
+            behind,
+            chunk_of_base: vec![0; chunk],
+            chunk_of_pruned: vec![0; chunk],
             ahead: [ReadAhead::new(Vec::new()), ReadAhead::new(Vec::new())],
             counts: Counts::default(),
             done: 0,
@@ -90,7 +100,9 @@ impl<'a, 'p> Comparison<'a, 'p> {
         let of_pruned = pairs.iter().flat_map(|(_, _, tensor)| {
             runs::in_file(pruned, tensor, std::iter::once(0..tensor.info.bytes()).collect())
         });
-        self.ahead = [ReadAhead::new(of_base.collect()), ReadAhead::new(of_pruned.collect())];
+        // What is not written yet cannot be read ahead.
+        let of_pruned = if self.behind.is_some() { Vec::new() } else { of_pruned.collect() };
+        self.ahead = [ReadAhead::new(of_base.collect()), ReadAhead::new(of_pruned)];
         for (fate, of_base, of_pruned) in pairs {
             self.counts.tensors += 1;
             match fate {
@@ -107,11 +119,25 @@ impl<'a, 'p> Comparison<'a, 'p> {
         Ok(())
     }
 
+    /// Bytes that are compared at once where so many are left.
+    fn chunk_len(&self, left: u64) -> usize {
+        let chunk = self.chunk_of_base.len();
+        usize::try_from(left).map_or(chunk, |left| left.min(chunk))
+    }
+
     /// Reads `len` bytes of both tensors and tells whether they are the same.
     fn same(&mut self, a: (&Tensor, u64), b: (&Tensor, u64), len: usize) -> Result<bool, VerifyError> {
         let (chunk_a, chunk_b) = (&mut self.chunk_of_base[..len], &mut self.chunk_of_pruned[..len]);
         let (base, pruned) = (self.base, self.pruned);
-        if len >= IN_PARALLEL {
+        if let Some(behind) = &mut self.behind {
+            let at = b.0.file_offset.saturating_add(b.1);
+            let got = read_behind(behind, &pruned.shards()[b.0.shard], b.0, at, chunk_b)?;
+            if got < len {
+                let (path, tensor) = (pruned.shards()[b.0.shard].path.clone(), b.0.info.name.clone());
+                return Err(GgufError::FileShrank { path, tensor, position: at + got as u64 }.into());
+            }
+            base.read_exact_at(a.0, a.1, chunk_a)?;
+        } else if len >= IN_PARALLEL {
             std::thread::scope(|scope| {
                 let of_base = scope.spawn(|| base.read_exact_at(a.0, a.1, chunk_a));
                 pruned.read_exact_at(b.0, b.1, chunk_b)?;
@@ -138,7 +164,7 @@ impl<'a, 'p> Comparison<'a, 'p> {
     fn compare_whole(&mut self, a: &Tensor, b: &Tensor, found: &mut Collector) -> Result<(), VerifyError> {
         let (bytes, mut at, mut differs) = (b.info.bytes(), 0, false);
         while at < bytes {
-            let len = chunk_len(bytes - at);
+            let len = self.chunk_len(bytes - at);
             if !self.same((a, at), (b, at), len)? && !differs {
                 differs = true;
                 let byte = at + self.first_difference(0, len).unwrap_or(0) as u64;
@@ -164,7 +190,7 @@ impl<'a, 'p> Comparison<'a, 'p> {
         for run in runs::of_experts(kept, slab_bytes) {
             let mut from = run.start;
             while from < run.end {
-                let len = chunk_len(run.end - from);
+                let len = self.chunk_len(run.end - from);
                 if !self.same((a, from), (b, at), len)? {
                     let mut start = 0;
                     while let Some(differs) = self.first_difference(start, len) {
@@ -199,10 +225,14 @@ impl<'a, 'p> Comparison<'a, 'p> {
         self.counts.tables += 1;
         let remap = Remap::new(kept, layer.n_expert);
         let row_bytes = 4 * layer.n_expert_used as usize;
-        let chunk = (CHUNK / row_bytes).max(1) * row_bytes;
+        let chunk = (self.chunk_of_base.len() / row_bytes).max(1) * row_bytes;
+        // A row may be longer than what is read at once elsewhere.
+        for buffer in [&mut self.chunk_of_base, &mut self.chunk_of_pruned] {
+            buffer.resize(buffer.len().max(chunk), 0);
+        }
         let (bytes, mut at) = (b.info.bytes(), 0);
         while at < bytes {
-            let len = chunk.min(chunk_len(bytes - at));
+            let len = chunk.min(self.chunk_len(bytes - at));
             self.same((a, at), (b, at), len)?;
             let rows = self.chunk_of_base[..len].chunks_exact_mut(row_bytes);
             for (row, (before, after)) in rows.zip(self.chunk_of_pruned.chunks_exact(row_bytes)).enumerate() {
@@ -217,8 +247,9 @@ impl<'a, 'p> Comparison<'a, 'p> {
         Ok(())
     }
 
-    fn check_padding(&self, tensor: &Tensor, found: &mut Collector) -> Result<(), VerifyError> {
-        let shard = &self.pruned.shards()[tensor.shard];
+    fn check_padding(&mut self, tensor: &Tensor, found: &mut Collector) -> Result<(), VerifyError> {
+        let pruned = self.pruned;
+        let shard = &pruned.shards()[tensor.shard];
         let end = tensor.file_offset.saturating_add(tensor.info.bytes());
         // Alignments are u32.
         let padding = end.div_ceil(shard.header.alignment) * shard.header.alignment - end;
@@ -226,12 +257,11 @@ impl<'a, 'p> Comparison<'a, 'p> {
         let mut chunk = [0; 4096];
         while left > 0 {
             let part = &mut chunk[..left.min(4096) as usize];
-            let got =
-                shard.file.read_full_at(part, end + padding - left).map_err(|error| GgufError::Read {
-                    path: shard.path.clone(),
-                    what: format!("padding after tensor {:?}", tensor.info.name),
-                    error,
-                })?;
+            let at = end + padding - left;
+            let got = match &mut self.behind {
+                Some(behind) => read_behind(behind, shard, tensor, at, part)?,
+                None => shard.file.read_full_at(part, at).map_err(|error| unread(shard, tensor, error))?,
+            };
             if part[..got].iter().any(|&byte| byte != 0) {
                 found.add(Where::Padding { tensor: tensor.info.name.clone() }, "is not zero");
                 break;
@@ -246,8 +276,23 @@ impl<'a, 'p> Comparison<'a, 'p> {
     }
 }
 
-const DIFFERS: &str = "differs from the base";
-
-fn chunk_len(left: u64) -> usize {
-    usize::try_from(left).map_or(CHUNK, |left| left.min(CHUNK))
+/// Reads of a file that is still being written.
+fn read_behind(
+    behind: &mut Reader,
+    shard: &Shard,
+    tensor: &Tensor,
+    at: u64,
+    buffer: &mut [u8],
+) -> Result<usize, VerifyError> {
+    behind.read(tensor.shard, at, buffer).map_err(|error| match error {
+        NotRead::Abandoned => VerifyError::Interrupted,
+        NotRead::Failed(error) => unread(shard, tensor, error).into(),
+    })
 }
+
+fn unread(shard: &Shard, tensor: &Tensor, error: std::io::Error) -> GgufError {
+    let what = format!("tensor {:?} and what pads it", tensor.info.name);
+    GgufError::Read { path: shard.path.clone(), what, error }
+}
+
+const DIFFERS: &str = "differs from the base";

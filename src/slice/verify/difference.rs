@@ -128,6 +128,17 @@ impl Collector {
         }
     }
 
+    /// What was found, and then what the other found.
+    pub(super) fn followed_by(self, later: Self) -> Self {
+        let found = match (self.found, later.found) {
+            (Some(found), Some(later)) => {
+                Some(Differences { others: found.others + 1 + later.others, ..found })
+            }
+            (found, later) => found.or(later),
+        };
+        Self { found }
+    }
+
     pub(super) fn finish(self) -> Result<(), VerifyError> {
         self.found.map_or(Ok(()), |found| Err(VerifyError::Differs(Box::new(found))))
     }

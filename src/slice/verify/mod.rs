@@ -11,6 +11,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use super::Cut;
+use super::behind::{Frontier, ReaderProgress};
 use crate::gguf::{GgufError, Model};
 use crate::moe::{
     Experts, IdMap, IdMapError, Identity, KeptExperts, MoeError, MoeModel, Provenance, PrunedError,
@@ -32,7 +33,7 @@ pub struct Verified {
     pub bytes: u64,
     /// What could not be compared, and why: a cut of a cut that is held against the first model shows no more.
     pub unchecked: Vec<String>,
-    /// How long it took.
+    /// How long it took; of a cut that was compared while it was written, what came after the writing.
     pub duration: Duration,
     /// The experts that stayed, by layer, in the ids of the base.
     pub kept: KeptExperts,
@@ -169,21 +170,60 @@ fn verify_known(
     compare_data((base, &base_experts), pruned, (&shape, kept), direct, found, watch)
 }
 
-/// Compares a cut that was just written with what it was cut from, where all that the file says of itself is known.
-pub(super) fn verify_written(
-    cut: &Cut<'_>,
-    written: &Model,
-    progress: &mut dyn Progress,
-    interrupt: Interrupt,
-) -> Result<Verified, VerifyError> {
-    let shape = PrunedShape::new(cut.model, cut.experts, cut.keep, &cut.provenance)
-        .map_err(|error| VerifyError::Kept { file: cut.model.path().to_owned(), error })?;
-    let mut found = difference::Collector::default();
-    metadata::compare(cut.model, &shape, written, &mut found);
-    let ids = IdMap::read(written, &Experts::read(written)?)?;
-    metadata::compare_ids(&shape.ids, &ids, written, &mut found);
-    let kept = cut.keep.clone();
-    compare_data((cut.model, cut.experts), written, (&shape, kept), true, found, (progress, interrupt))
+/// Compares a cut with what it was cut from while it is being written, where all that the file says of itself is known.
+pub(super) struct Following<'a> {
+    cut: &'a Cut<'a>,
+    shape: PrunedShape,
+}
+
+/// What [`Following::compare_data`] found.
+pub(super) struct ComparedData {
+    counts: data::Counts,
+    found: difference::Collector,
+}
+
+impl<'a> Following<'a> {
+    pub(super) fn new(cut: &'a Cut<'a>) -> Result<Self, VerifyError> {
+        let shape = PrunedShape::new(cut.model, cut.experts, cut.keep, &cut.provenance)
+            .map_err(|error| VerifyError::Kept { file: cut.model.path().to_owned(), error })?;
+        Ok(Self { cut, shape })
+    }
+
+    /// Compares the tensors of `written`, whose headers are there already, each when it is on the disk.
+    pub(super) fn compare_data(
+        &self,
+        written: &Model,
+        frontier: &Frontier<'_>,
+        interrupt: Interrupt,
+    ) -> Result<ComparedData, VerifyError> {
+        let Cut { model, experts, keep, .. } = *self.cut;
+        frontier.read(|reader| {
+            let mut progress = ReaderProgress(frontier);
+            let watch = (&mut progress as _, interrupt);
+            let mut comparison =
+                data::Comparison::new(model, written, experts, keep, true, Some(reader), watch);
+            let mut found = difference::Collector::default();
+            comparison.run(&self.shape, &mut found)?;
+            Ok(ComparedData { counts: comparison.counts(), found })
+        })
+    }
+
+    /// Compares what the finished files say of themselves, and puts it before what was found in the tensors.
+    pub(super) fn finish(
+        &self,
+        written: &Model,
+        data: ComparedData,
+        duration: Duration,
+    ) -> Result<Verified, VerifyError> {
+        let mut found = difference::Collector::default();
+        metadata::compare(self.cut.model, &self.shape, written, &mut found);
+        let ids = IdMap::read(written, &Experts::read(written)?)?;
+        metadata::compare_ids(&self.shape.ids, &ids, written, &mut found);
+        found.followed_by(data.found).finish()?;
+        let data::Counts { tensors, slabs, bytes, .. } = data.counts;
+        let (unchecked, kept) = (Vec::new(), self.cut.keep.clone());
+        Ok(Verified { tensors, slabs, bytes, unchecked, duration, kept })
+    }
 }
 
 fn compare_data(
@@ -195,9 +235,10 @@ fn compare_data(
     watch: Watch<'_>,
 ) -> Result<Verified, VerifyError> {
     let start = Instant::now();
-    let mut comparison = data::Comparison::new(base, pruned, experts, &kept, direct, watch);
+    let mut comparison = data::Comparison::new(base, pruned, experts, &kept, direct, None, watch);
     comparison.run(shape, &mut found)?;
     let data::Counts { tensors, slabs, bytes, tables } = comparison.counts();
+    drop(comparison);
     found.finish()?;
     let mut unchecked = Vec::new();
     if !direct {
