@@ -116,6 +116,28 @@ fn single_file_becomes_shards_of_a_size() {
 }
 
 #[test]
+fn a_key_that_only_looks_like_one_of_shards_is_a_key_like_all() {
+    let folder = tempfile::tempdir().unwrap();
+    let mut sample = Sample::plain(2, 6, 2);
+    sample.metadata.set("split.note", 7_u32);
+    let source = Source::of(sample.write(&folder.path().join("base.gguf")));
+    let keep = source.random_keep(4, &mut Random(4));
+    for (name, shards) in [("whole.gguf", ShardPolicy::Single), ("cut.gguf", ShardPolicy::Size(600_000))] {
+        let written = source.prune(&keep, &folder.path().join(name), &options(shards)).unwrap();
+        let pruned = Model::open(&written.files[0].0).unwrap();
+        assert_eq!(pruned.shards().len() > 1, name == "cut.gguf");
+        assert_eq!(pruned.metadata().get("split.note"), Some(Value::U32(7)));
+        verify(&source.model, &pruned, None, &mut Silent, Interrupt::NEVER).unwrap();
+    }
+    // It is compared as all are.
+    sample.metadata.set("split.note", 8_u32);
+    let other = sample.write(&folder.path().join("other.gguf"));
+    let whole = Model::open(&folder.path().join("whole.gguf")).unwrap();
+    let error = verify(&other, &whole, None, &mut Silent, Interrupt::NEVER).unwrap_err().to_string();
+    assert!(error.contains("split.note"), "{error}");
+}
+
+#[test]
 fn metadata_above_the_shard_size_get_a_shard_of_their_own() {
     let folder = tempfile::tempdir().unwrap();
     let mut sample = Sample::plain(1, 6, 2);

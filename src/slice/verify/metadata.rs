@@ -71,13 +71,13 @@ fn compare_shard(
             // Some programs repeat the metadata in every shard. An alignment that is the usual one may also be stated.
             let usual = key == ALIGNMENT_KEY && value == Value::U32(base.alignment() as u32);
             let same = header.metadata.raw(key) == shape.metadata.raw(key) || usual;
-            if !key.starts_with(SPLIT) && !same {
+            if !is_of_shards(key.as_bytes()) && !same {
                 let place = Where::Metadata { key: key.to_owned() };
                 found.add(place, format!("of {} is not that of the first shard", shard.path.display()));
             }
         }
     }
-    for (key, value) in header.metadata.iter().filter(|(key, _)| key.starts_with(SPLIT)) {
+    for (key, value) in header.metadata.iter().filter(|(key, _)| is_of_shards(key.as_bytes())) {
         let tensors = pruned.tensors().len() as u64;
         let expected = match key {
             SPLIT_NO_KEY => Some(index as u64),
@@ -110,8 +110,11 @@ fn compare_shard(
     }
 }
 
-/// Beginning of the keys that differ between a split model and a single file.
-const SPLIT: &str = "split.";
+/// Whether a key tells of the shards of a model: those differ between a split model and a single file. Any other
+/// `split.*` is a key like all.
+fn is_of_shards(key: &[u8]) -> bool {
+    [SPLIT_NO_KEY, SPLIT_COUNT_KEY, SPLIT_TENSORS_KEY].iter().any(|known| known.as_bytes() == key)
+}
 
 fn header_padding_is_zero(shard: &Shard) -> Result<bool, GgufError> {
     let header = &shard.header;
@@ -135,7 +138,7 @@ fn is_id_map(key: &str) -> bool {
 fn compare_metadata(expected: &Metadata, found_in: &Metadata, found: &mut Collector) {
     let lossy = |key: &[u8]| String::from_utf8_lossy(key).into_owned();
     fn by_key(metadata: &Metadata) -> HashMap<&[u8], &[u8]> {
-        metadata.raw_entries().filter(|(key, _)| !key.starts_with(SPLIT.as_bytes())).collect()
+        metadata.raw_entries().filter(|(key, _)| !is_of_shards(key)).collect()
     }
     let (of_expected, of_found) = (by_key(expected), by_key(found_in));
     let keys = |metadata: &Metadata, other: &HashMap<&[u8], &[u8]>| -> Vec<Vec<u8>> {
@@ -145,7 +148,7 @@ fn compare_metadata(expected: &Metadata, found_in: &Metadata, found: &mut Collec
             .filter(|key| other.contains_key(key.as_slice()))
             .collect()
     };
-    for (key, value) in expected.raw_entries().filter(|(key, _)| !key.starts_with(SPLIT.as_bytes())) {
+    for (key, value) in expected.raw_entries().filter(|(key, _)| !is_of_shards(key)) {
         let place = Where::Metadata { key: lossy(key) };
         match of_found.get(key) {
             None => found.add(place, "is missing"),
