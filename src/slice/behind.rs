@@ -1,7 +1,7 @@
 //! A comparison that follows the writer: what has reached the disk is read back while the rest is still written.
 //!
 //! The writer tells a [`Frontier`] how far it has come. The reader waits for a finished stretch to be on the disk, and
-//! takes its bytes from there and not from the page cache, which holds them as they were written.
+//! takes its bytes from there and not from what the page cache holds of them since they were written.
 
 use std::io;
 use std::sync::atomic::{AtomicU64, Ordering};
@@ -10,7 +10,7 @@ use std::sync::{Condvar, Mutex, MutexGuard, PoisonError};
 use std::time::Duration;
 
 use crate::progress::{Progress, Unit};
-use crate::sys::{self, AtomicFile, DiskBlock, DiskFile, FileError};
+use crate::sys::{self, AtomicFile, DiskBlock, DiskFile, FileError, Way};
 
 /// Bytes that are handed over at once. The page cache has units of up to 2 MiB, which lie at multiples of their size:
 /// a stretch that ends at such a multiple leaves none that is half written.
@@ -108,6 +108,10 @@ impl<'a> Frontier<'a> {
         }
         drop(state);
         self.tell(progress);
+    }
+
+    fn is_written(&self) -> bool {
+        self.lock().written.file == self.outputs.len()
     }
 
     fn tell(&self, progress: &mut dyn Progress) {
@@ -244,7 +248,8 @@ impl DiskReader<'_, '_> {
         mut memory: DiskBlock,
     ) -> Result<Block, NotRead> {
         self.wait_for(file, start.saturating_add(BLOCK as u64).min(len))?;
-        let len = output.read(&mut memory, start).map_err(NotRead::Failed)?;
+        let way = if self.frontier.is_written() { Way::Direct } else { Way::Cached };
+        let len = output.read(&mut memory, start, way).map_err(NotRead::Failed)?;
         Ok(Block { file, start, len, memory })
     }
 

@@ -39,7 +39,7 @@ pub use atomic_file::{AtomicFile, check_target, check_targets, commit_all, write
 pub use bounded::read_bounded;
 pub use copy::{Copier, CopyError};
 pub use descriptors::ensure_descriptors;
-pub use direct::{DiskBlock, DiskFile};
+pub use direct::{DiskBlock, DiskFile, Way};
 #[cfg(feature = "llama")]
 pub use environment::{exit_at_once, remove_empty_variables, set_unset_variable};
 pub use error::FileError;
