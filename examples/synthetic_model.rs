@@ -1,5 +1,6 @@
 //! Writes a model with the layout of a real one, and a usage that scatters what is kept of it:
-//! `synthetic_model MODEL.gguf USAGE.json [--layers N] [--experts N] [--vocabulary N]`.
+//! `synthetic_model MODEL.gguf USAGE.json [--layers N] [--experts N] [--vocabulary N]
+//! [--alignment N]`.
 //!
 //! The bytes are random, so that nothing is sparse and nothing can be compressed: cuts of such a model take the time
 //! that cuts of a real one take. No text can be made with it.
@@ -31,11 +32,12 @@ struct Size {
     layers: u32,
     experts: u32,
     vocabulary: usize,
+    alignment: u32,
 }
 
 fn main() -> anyhow::Result<()> {
     let mut paths = Vec::new();
-    let mut size = Size { layers: 40, experts: 256, vocabulary: 150_000 };
+    let mut size = Size { layers: 40, experts: 256, vocabulary: 150_000, alignment: 32 };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut number = || -> anyhow::Result<u32> {
@@ -46,12 +48,13 @@ fn main() -> anyhow::Result<()> {
             "--layers" => size.layers = number()?,
             "--experts" => size.experts = number()?,
             "--vocabulary" => size.vocabulary = number()? as usize,
+            "--alignment" => size.alignment = number()?,
             _ => paths.push(argument),
         }
     }
     let [model, usage] = paths.as_slice() else {
         anyhow::bail!(
-            "usage: synthetic_model MODEL.gguf USAGE.json [--layers N] [--experts N] [--vocabulary N]"
+            "usage: synthetic_model MODEL.gguf USAGE.json [--layers N] [--experts N] [--vocabulary N] [--alignment N]"
         );
     };
     // With fewer, an expert that is busier than the others would be selected more often than there are tokens.
@@ -128,6 +131,10 @@ fn metadata(size: &Size) -> Metadata {
     metadata.set("general.architecture", "qwen3moe");
     metadata.set("general.type", "model");
     metadata.set("general.name", "Synthetic");
+    // The usual one goes without saying.
+    if size.alignment != 32 {
+        metadata.set("general.alignment", size.alignment);
+    }
     for (key, value) in [
         ("block_count", size.layers),
         ("context_length", 32_768),
