@@ -134,10 +134,13 @@ impl<'a> Frontier<'a> {
             let _ = free.send(DiskBlock::new(BLOCK));
         }
         std::thread::scope(|scope| {
-            scope.spawn(move || {
+            let reading = scope.spawn(move || {
                 DiskReader { frontier: self, on_disk: Position::default() }.run(&memory, &sender);
             });
-            work(Reader { read, free, block: None })
+            let result = work(Reader { read, free, block: None });
+            // Until all of the thread is gone, which the end of a scope alone does not wait for.
+            reading.join().unwrap_or_else(|panic| std::panic::resume_unwind(panic));
+            result
         })
     }
 
