@@ -2,6 +2,7 @@
 
 mod args;
 mod candidates;
+mod page;
 mod session;
 
 pub use args::EvalArgs;
@@ -32,6 +33,9 @@ pub fn eval(args: &EvalArgs, console: Console) -> Result<(), Failure> {
     if let Some(output) = &args.output {
         outputs.add_small(output, args.force)?;
     }
+    if let Some(report) = &args.report {
+        outputs.add_small(report, args.force)?;
+    }
     let plans = args.plan.iter().chain(&args.usage).map(PathBuf::as_path);
     let files = model.files().chain(base.iter().flat_map(MoeModel::files));
     outputs.check_inputs(files.chain(plans).chain(args.texts.inputs(&corpora)))?;
@@ -56,6 +60,9 @@ pub fn eval(args: &EvalArgs, console: Console) -> Result<(), Failure> {
         evaluation.rows.iter().filter_map(|row| Some((row.k, row.all.kl_mean()?))).collect();
     evaluation.knee = Knee::of(&curve);
     finish(args, &evaluation, is_sweep, console)?;
+    if let Some(report) = &args.report {
+        page::write(report, args, (&model, &candidates), &evaluation, console)?;
+    }
     if stopped {
         let rows = evaluation.rows.len();
         return Err(Failure::Stopped(format!("interrupted; the {rows} rows that were finished are kept")));

@@ -148,7 +148,7 @@ impl<'a> Session<'a> {
         for (at, candidate) in candidates.iter().enumerate() {
             let name = format!("{} of {}, K = {}", at + 1, candidates.len(), candidate.k);
             let losses = stage(&mut *self.console.progress(), &name, Unit::Tokens, |progress| {
-                what_if.cut(&candidate.keep, &mut Unnamed(progress))
+                what_if.cut(&candidate.selected.keep, &mut Unnamed(progress))
             });
             let row = self.row(&losses.map_err(eval_failure)?, Some(candidate))?;
             show(&row)?;
