@@ -5,7 +5,6 @@ use super::statistics::{deviation, median};
 use crate::llama::{Backend, DeviceKind};
 use crate::units::ByteCount;
 use serde_json::{Map, Value, json};
-use std::fmt::Write;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
@@ -154,30 +153,40 @@ fn time(moment: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
-fn markdown(benches: &[ModelBench]) -> String {
-    let mut text = String::from(
-        "| model | size | test | median t/s | mean ± sd | ratio | load s | peak |\n|---|---:|---:|---:|---:|---:|---:|---:|\n",
-    );
+/// The names of the columns that people read.
+pub const COLUMNS: [&str; 8] =
+    ["model", "size", "test", "median t/s", "mean ± sd", "ratio", "load s", "peak"];
+
+/// What people read: a row a test.
+pub fn rows(benches: &[ModelBench]) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
     for bench in benches {
         let mut loads = bench.load_seconds.clone();
         loads.sort_by(f64::total_cmp);
         let load = if loads.is_empty() { 0.0 } else { median(&loads) };
         for measured in &bench.tests {
             let Some(speed) = measured.speed() else { continue };
-            let ratio = ratio(benches, bench, measured).map_or(String::new(), |ratio| format!("{ratio:.3}"));
-            let peak = bench.peak_bytes.map_or("–".to_owned(), |bytes| ByteCount(bytes).to_string());
-            // Writing into a string does not fail.
-            let _ = writeln!(
-                text,
-                "| {} | {} | {} | {:.2} | {:.2} ± {:.2} | {ratio} | {load:.2} | {peak} |",
-                bench.subject.name.replace('|', "\\|"),
-                ByteCount(bench.subject.file_bytes),
+            rows.push(vec![
+                bench.subject.name.clone(),
+                ByteCount(bench.subject.file_bytes).to_string(),
                 measured.test.name(),
-                speed.median,
-                speed.mean,
-                speed.deviation,
-            );
+                format!("{:.2}", speed.median),
+                format!("{:.2} ± {:.2}", speed.mean, speed.deviation),
+                ratio(benches, bench, measured).map_or(String::new(), |ratio| format!("{ratio:.3}")),
+                format!("{load:.2}"),
+                bench.peak_bytes.map_or("–".to_owned(), |bytes| ByteCount(bytes).to_string()),
+            ]);
         }
+    }
+    rows
+}
+
+fn markdown(benches: &[ModelBench]) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let mut text = line(&COLUMNS.map(str::to_owned)) + "|---|" + &"---:|".repeat(COLUMNS.len() - 1) + "\n";
+    for row in rows(benches) {
+        let escaped: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        text += &line(&escaped);
     }
     text
 }

@@ -32,7 +32,7 @@ pub use replay_tables::{WithFlags as AdviceWithFlags, replay as replay_text};
 pub use stability::{Stability, StabilityLayer, StabilityRow};
 pub use style::TextStyle;
 #[cfg(feature = "cli")]
-pub use table::plain;
+pub use table::fitting;
 pub use wording::{percent, shell_word};
 
 use crate::evaluate::Evaluation;

@@ -145,3 +145,26 @@ fn replay_writes_a_page_beside_its_output_and_replaces_none() {
     refuses(replay(&trace).args(arguments).arg(&trace), 2, &["t.csv"]);
     succeeds(replay(&trace).args(arguments).arg(&page).arg("--force"));
 }
+
+#[test]
+fn colours_follow_their_flag_in_every_command_with_a_table() {
+    let folder = folder();
+    let trace = write_trace(&folder, 100);
+    let trace = trace.to_str().unwrap();
+    let model = demo();
+    let model = model.to_str().unwrap();
+    let commands: [&[&str]; 4] = [
+        &["replay", trace, "--capacity", "8", "--warmup", "16"],
+        &["inspect", model],
+        &["--help"],
+        &["replay", "--help"],
+    ];
+    for arguments in commands {
+        let output = |color: &[&str]| succeeds(moeslice().args(color).args(arguments));
+        assert!(output(&["--color", "always"]).contains('\u{1b}'), "{arguments:?}");
+        assert!(output(&["--color=always"]).contains('\u{1b}'), "{arguments:?}");
+        for plain in [&["--color", "never"][..], &["--color=auto"], &[]] {
+            assert!(!output(plain).contains('\u{1b}'), "{plain:?} {arguments:?}");
+        }
+    }
+}

@@ -3,7 +3,7 @@
 use crate::cache::PolicyKind;
 use crate::console::failure::Failure;
 use crate::console::output_files::OutputFiles;
-use crate::console::{Console, print, print_json};
+use crate::console::{Console, print_json, print_styled};
 use crate::flags::page;
 use crate::moe::MoeModel;
 use crate::page::ReplayPage;
@@ -150,7 +150,7 @@ pub fn replay(args: &ReplayArgs, console: Console) -> Result<(), Failure> {
     if args.json {
         print_json(&done)?;
     } else {
-        print(&report::replay_text(&done))?;
+        print_styled(&report::replay_text(&done, &console.style()))?;
     }
     let Some(path) = &args.report else { return Ok(()) };
     let (file, command) = (sys::name_of(&args.trace), page::command_line());
@@ -231,7 +231,7 @@ fn advise(
     if args.json {
         return Ok(print_json(&advice)?);
     }
-    Ok(print(&advice.to_string())?)
+    Ok(print_styled(&advice.text(&console.style()))?)
 }
 
 /// Does the work while a bar counts tokens. How many there are is not known before the end.

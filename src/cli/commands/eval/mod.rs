@@ -10,7 +10,7 @@ pub(super) use session::{eval_failure, room};
 
 use crate::console::failure::Failure;
 use crate::console::output_files::{OutputFiles, write_small};
-use crate::console::{Console, print, print_json};
+use crate::console::{Console, print, print_json, print_styled};
 use crate::evaluate::{self, Evaluation, Knee};
 use crate::moe::MoeModel;
 use crate::sys::catch_interrupts;
@@ -80,7 +80,7 @@ fn finish(args: &EvalArgs, evaluation: &Evaluation, is_sweep: bool, console: Con
         return Ok(print_json(evaluation)?);
     }
     if let Some(row) = evaluation.rows.first().filter(|_| !is_sweep) {
-        print(&evaluation.corpora_table(row))?;
+        print_styled(&evaluation.corpora_table(row, &console.style()))?;
     }
     Ok(print(&evaluation.notes())?)
 }
