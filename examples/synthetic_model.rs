@@ -1,9 +1,10 @@
 //! Writes a model with the layout of a real one, and a usage that scatters what is kept of it:
-//! `synthetic_model MODEL.gguf USAGE.json [--layers N] [--experts N] [--vocabulary N]
-//! [--alignment N]`.
+//! `synthetic_model MODEL.gguf USAGE.json [--layers N] [--experts N] [--vocabulary N] [--alignment N] [--embedding N]
+//! [--ff N] [--heads N] [--runs]`.
 //!
 //! The bytes are random, so that nothing is sparse and nothing can be compressed: cuts of such a model take the time
-//! that cuts of a real one take. No text can be made with it.
+//! that cuts of a real one take. No text can be made with it. With `--runs` it computes: weights are Q4_0 around zero,
+//! norms are ones, and routers send tokens everywhere, so that its speed is that of a real model of this width.
 
 use std::fs::File;
 use std::io::{BufWriter, Write};
@@ -19,13 +20,14 @@ use moeslice::usage::{Corpus, ExpertSums, LayerUsage, ProfiledModel, Run, USAGE_
 mod random;
 use random::Random;
 
-const N_EMBD: u64 = 1024;
-const N_FF: u64 = 256;
 const HEAD_WIDTH: u64 = 128;
-const N_HEAD: u64 = 16;
-const N_HEAD_KV: u64 = 2;
+/// Heads of queries for one of keys and values.
+const GROUPED: u64 = 8;
 const N_USED: u32 = 8;
 const TOKENS: u64 = 100_000;
+
+/// Bytes that are written at once: whole blocks and whole numbers.
+const CHUNK: usize = 36 * 29_000;
 
 /// What is to be written.
 struct Size {
@@ -33,11 +35,26 @@ struct Size {
     experts: u32,
     vocabulary: usize,
     alignment: u32,
+    /// Width of the hidden state, and of an expert.
+    embedding: u32,
+    ff: u32,
+    heads: u32,
+    /// Whether the numbers are such that the model computes.
+    runs: bool,
 }
 
 fn main() -> anyhow::Result<()> {
     let mut paths = Vec::new();
-    let mut size = Size { layers: 40, experts: 256, vocabulary: 150_000, alignment: 32 };
+    let mut size = Size {
+        layers: 40,
+        experts: 256,
+        vocabulary: 150_000,
+        alignment: 32,
+        embedding: 1024,
+        ff: 256,
+        heads: 16,
+        runs: false,
+    };
     let mut arguments = std::env::args().skip(1);
     while let Some(argument) = arguments.next() {
         let mut number = || -> anyhow::Result<u32> {
@@ -49,12 +66,17 @@ fn main() -> anyhow::Result<()> {
             "--experts" => size.experts = number()?,
             "--vocabulary" => size.vocabulary = number()? as usize,
             "--alignment" => size.alignment = number()?,
+            "--embedding" => size.embedding = number()?,
+            "--ff" => size.ff = number()?,
+            "--heads" => size.heads = number()?,
+            "--runs" => size.runs = true,
             _ => paths.push(argument),
         }
     }
     let [model, usage] = paths.as_slice() else {
         anyhow::bail!(
-            "usage: synthetic_model MODEL.gguf USAGE.json [--layers N] [--experts N] [--vocabulary N] [--alignment N]"
+            "usage: synthetic_model MODEL.gguf USAGE.json [--layers N] [--experts N] [--vocabulary N] [--alignment N] \
+             [--embedding N] [--ff N] [--heads N] [--runs]"
         );
     };
     // With fewer, an expert that is busier than the others would be selected more often than there are tokens.
@@ -72,12 +94,16 @@ fn write_model(path: &Path, size: &Size) -> anyhow::Result<()> {
     let mut file = BufWriter::with_capacity(1 << 20, File::create(path)?);
     file.write_all(layout.header())?;
     let mut random = Random(1);
-    let mut chunk = vec![0; 1 << 20];
+    let mut chunk = vec![0; CHUNK];
     for (index, info) in layout.tensors().iter().enumerate() {
         let mut left = info.bytes();
         while left > 0 {
-            let part = &mut chunk[..left.min(1 << 20) as usize];
-            random.fill(part);
+            let part = &mut chunk[..left.min(CHUNK as u64) as usize];
+            if size.runs {
+                fill(part, info.ty, info.dims.len(), &mut random);
+            } else {
+                random.fill(part);
+            }
             file.write_all(part)?;
             left -= part.len() as u64;
         }
@@ -87,37 +113,57 @@ fn write_model(path: &Path, size: &Size) -> anyhow::Result<()> {
     Ok(())
 }
 
+/// Numbers that a model computes with: small and around zero, and ones for norms.
+fn fill(part: &mut [u8], ty: TensorType, n_dims: usize, random: &mut Random) {
+    // 1 / 256 as a half: a block of random nibbles has a deviation of about 0.018.
+    const SCALE: [u8; 2] = 0x1c00_u16.to_le_bytes();
+    const BLOCK: usize = 18;
+    if ty == TensorType::Q4_0 {
+        random.fill(part);
+        part.chunks_mut(BLOCK)
+            .filter(|block| block.len() >= 2)
+            .for_each(|block| block[..2].copy_from_slice(&SCALE));
+        return;
+    }
+    for number in part.chunks_exact_mut(4) {
+        let value = if n_dims == 1 { 1.0 } else { (random.bits() % 2001) as f32 / 10_000.0 - 0.1 };
+        number.copy_from_slice(&value.to_le_bytes());
+    }
+}
+
 /// The tensors of a Mixture-of-Experts model as llama.cpp's converter and a `Q4_K_M` quantisation leave them: most of
 /// it Q4_K, what quality hangs on Q6_K, routers and norms F32.
 fn tensors(size: &Size) -> anyhow::Result<Vec<TensorInfo>> {
     const F32: TensorType = TensorType::F32;
-    const Q4_K: TensorType = TensorType::Q4_K;
-    const Q6_K: TensorType = TensorType::Q6_K;
+    let (q4, q6) =
+        if size.runs { (TensorType::Q4_0, TensorType::Q4_0) } else { (TensorType::Q4_K, TensorType::Q6_K) };
     let mut tensors = Vec::new();
     let mut add = |name: String, dims: &[u64], ty| -> anyhow::Result<()> {
         tensors.push(TensorInfo::new(name, dims.to_vec(), ty)?);
         Ok(())
     };
     let (n_vocab, n_expert) = (size.vocabulary as u64, u64::from(size.experts));
-    let (q, kv) = (HEAD_WIDTH * N_HEAD, HEAD_WIDTH * N_HEAD_KV);
-    add("output.weight".into(), &[N_EMBD, n_vocab], Q6_K)?;
-    add("output_norm.weight".into(), &[N_EMBD], F32)?;
-    add("token_embd.weight".into(), &[N_EMBD, n_vocab], Q4_K)?;
+    let (n_embd, n_ff) = (u64::from(size.embedding), u64::from(size.ff));
+    let q = HEAD_WIDTH * u64::from(size.heads);
+    let kv = q / GROUPED;
+    add("output.weight".into(), &[n_embd, n_vocab], q6)?;
+    add("output_norm.weight".into(), &[n_embd], F32)?;
+    add("token_embd.weight".into(), &[n_embd, n_vocab], q4)?;
     for layer in 0..size.layers {
-        let better = if layer % 2 == 0 { Q6_K } else { Q4_K };
+        let better = if layer % 2 == 0 { q6 } else { q4 };
         let block: [(&str, &[u64], TensorType); 12] = [
-            ("attn_k.weight", &[N_EMBD, kv], Q4_K),
+            ("attn_k.weight", &[n_embd, kv], q4),
             ("attn_k_norm.weight", &[HEAD_WIDTH], F32),
-            ("attn_norm.weight", &[N_EMBD], F32),
-            ("attn_output.weight", &[q, N_EMBD], Q4_K),
-            ("attn_q.weight", &[N_EMBD, q], Q4_K),
+            ("attn_norm.weight", &[n_embd], F32),
+            ("attn_output.weight", &[q, n_embd], q4),
+            ("attn_q.weight", &[n_embd, q], q4),
             ("attn_q_norm.weight", &[HEAD_WIDTH], F32),
-            ("attn_v.weight", &[N_EMBD, kv], better),
-            ("ffn_down_exps.weight", &[N_FF, N_EMBD, n_expert], better),
-            ("ffn_gate_exps.weight", &[N_EMBD, N_FF, n_expert], Q4_K),
-            ("ffn_gate_inp.weight", &[N_EMBD, n_expert], F32),
-            ("ffn_norm.weight", &[N_EMBD], F32),
-            ("ffn_up_exps.weight", &[N_EMBD, N_FF, n_expert], Q4_K),
+            ("attn_v.weight", &[n_embd, kv], better),
+            ("ffn_down_exps.weight", &[n_ff, n_embd, n_expert], better),
+            ("ffn_gate_exps.weight", &[n_embd, n_ff, n_expert], q4),
+            ("ffn_gate_inp.weight", &[n_embd, n_expert], F32),
+            ("ffn_norm.weight", &[n_embd], F32),
+            ("ffn_up_exps.weight", &[n_embd, n_ff, n_expert], q4),
         ];
         for (name, dims, ty) in block {
             add(format!("blk.{layer}.{name}"), dims, ty)?;
@@ -138,11 +184,11 @@ fn metadata(size: &Size) -> Metadata {
     for (key, value) in [
         ("block_count", size.layers),
         ("context_length", 32_768),
-        ("embedding_length", N_EMBD as u32),
-        ("feed_forward_length", 4 * N_EMBD as u32),
-        ("expert_feed_forward_length", N_FF as u32),
-        ("attention.head_count", N_HEAD as u32),
-        ("attention.head_count_kv", N_HEAD_KV as u32),
+        ("embedding_length", size.embedding),
+        ("feed_forward_length", 4 * size.embedding),
+        ("expert_feed_forward_length", size.ff),
+        ("attention.head_count", size.heads),
+        ("attention.head_count_kv", size.heads / GROUPED as u32),
         ("attention.key_length", HEAD_WIDTH as u32),
         ("attention.value_length", HEAD_WIDTH as u32),
         ("expert_count", size.experts),

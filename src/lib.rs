@@ -64,6 +64,7 @@
 //! | [`evaluate`] | what a cut costs |
 //! | `bench` | how fast models are, side by side; feature `llama` |
 //! | [`report`] | what a usage and a plan say, as data and as tables |
+//! | [`page`] | the same, measurements and replays as pages |
 //! | `supervise` | a child process that runs a model, and may hang; feature `llama` |
 //! | `cli` | the program; feature `cli` |
 //!
@@ -95,6 +96,7 @@ pub mod json;
 #[cfg(feature = "llama")]
 pub mod llama;
 pub mod moe;
+pub mod page;
 pub mod plan;
 pub mod profile;
 pub mod progress;

@@ -2,10 +2,9 @@
 
 use super::run::{BenchOptions, Measured, ModelBench};
 use super::statistics::{deviation, median};
-use crate::llama::{Backend, DeviceKind};
+use crate::llama::{Backend, DeviceKind, FlashAttention, Placement};
 use crate::units::ByteCount;
 use serde_json::{Map, Value, json};
-use std::fmt::Write;
 use std::str::FromStr;
 use std::time::{SystemTime, UNIX_EPOCH};
 use thiserror::Error;
@@ -66,7 +65,7 @@ impl Format {
 fn objects(benches: &[ModelBench], options: &BenchOptions, backend: &Backend) -> Vec<Map<String, Value>> {
     let devices = backend.devices();
     let named = |gpu: bool| {
-        let kind = |kind| if gpu { kind != DeviceKind::Cpu } else { kind == DeviceKind::Cpu };
+        let kind = |kind| gpu == matches!(kind, DeviceKind::Gpu | DeviceKind::IntegratedGpu);
         let names: Vec<String> = devices
             .iter()
             .filter(|device| kind(device.kind))
@@ -75,11 +74,17 @@ fn objects(benches: &[ModelBench], options: &BenchOptions, backend: &Backend) ->
         names.join(", ")
     };
     let settings = &options.settings;
+    let attention = match settings.flash_attention {
+        FlashAttention::Auto => -1,
+        FlashAttention::Off => 0,
+        FlashAttention::On => 1,
+    };
     let row = |bench: &ModelBench, measured: &Measured| {
         let speeds: Vec<f64> = measured.nanoseconds.iter().map(|&ns| speed(measured, ns)).collect();
         let times: Vec<f64> = measured.nanoseconds.iter().map(|&ns| ns as f64).collect();
         let mean = |values: &[f64]| values.iter().sum::<f64>() / values.len().max(1) as f64;
         let (avg_ns, avg_ts) = (mean(&times), mean(&speeds));
+        let placement = &bench.subject.placement;
         let object = json!({
             "build_version": backend.version(),
             "cpu_info": named(false),
@@ -93,8 +98,18 @@ fn objects(benches: &[ModelBench], options: &BenchOptions, backend: &Backend) ->
             "n_threads": settings.threads_batch,
             "type_k": settings.cache_k.to_string(),
             "type_v": settings.cache_v.to_string(),
-            "n_gpu_layers": bench.subject.placement.gpu_layers,
+            "n_gpu_layers": placement.gpu_layers,
+            "split_mode": format!("{:?}", placement.split_mode).to_lowercase(),
+            "main_gpu": placement.main_gpu,
             "no_kv_offload": !settings.kv_offload,
+            "flash_attn": attention,
+            "devices": named_devices(placement),
+            "tensor_split": tensor_split(placement),
+            "tensor_buft_overrides": overrides(placement),
+            "embeddings": false,
+            "no_op_offload": u8::from(!settings.op_offload),
+            "no_host": placement.no_host,
+            "repack": !placement.no_repack,
             "n_prompt": measured.test.n_prompt,
             "n_gen": measured.test.n_gen,
             "n_depth": 0,
@@ -105,6 +120,8 @@ fn objects(benches: &[ModelBench], options: &BenchOptions, backend: &Backend) ->
             "stddev_ts": deviation(&speeds, avg_ts),
             "samples_ns": measured.nanoseconds,
             "samples_ts": speeds,
+        });
+        let ours = json!({
             "name": bench.subject.name,
             "test": measured.test.name(),
             "median_ts": measured.speed().map(|speed| speed.median),
@@ -114,16 +131,36 @@ fn objects(benches: &[ModelBench], options: &BenchOptions, backend: &Backend) ->
             "device_bytes": bench.device_bytes.iter().map(|(name, bytes)| json!({ "device": name, "bytes": bytes })).collect::<Vec<_>>(),
             "peak_bytes": bench.peak_bytes,
         });
-        match object {
+        let fields = |value: Value| match value {
             Value::Object(object) => object,
             _ => Map::new(),
-        }
+        };
+        fields(object).into_iter().chain(fields(ours)).collect()
     };
     benches
         .iter()
         .flat_map(|bench| bench.tests.iter().map(move |measured| (bench, measured)))
         .map(|(b, m)| row(b, m))
         .collect()
+}
+
+fn named_devices(placement: &Placement) -> String {
+    match placement.devices.as_deref() {
+        None => "auto".into(),
+        Some([]) => "none".into(),
+        Some(devices) => devices.iter().map(|device| device.name.as_str()).collect::<Vec<_>>().join("/"),
+    }
+}
+
+fn tensor_split(placement: &Placement) -> String {
+    let shares: Vec<String> = placement.tensor_split.iter().map(|share| format!("{share:.2}")).collect();
+    if shares.is_empty() { "0.00".into() } else { shares.join("/") }
+}
+
+fn overrides(placement: &Placement) -> String {
+    let each: Vec<String> =
+        placement.overrides.iter().map(|(pattern, buffer)| format!("{pattern}={}", buffer.name)).collect();
+    if each.is_empty() { "none".into() } else { each.join(";") }
 }
 
 fn speed(measured: &Measured, nanoseconds: u64) -> f64 {
@@ -154,30 +191,40 @@ fn time(moment: SystemTime) -> String {
     format!("{year:04}-{month:02}-{day:02}T{:02}:{:02}:{:02}Z", rest / 3600, rest / 60 % 60, rest % 60)
 }
 
-fn markdown(benches: &[ModelBench]) -> String {
-    let mut text = String::from(
-        "| model | size | test | median t/s | mean ± sd | ratio | load s | peak |\n|---|---:|---:|---:|---:|---:|---:|---:|\n",
-    );
+/// The names of the columns that people read.
+pub const COLUMNS: [&str; 8] =
+    ["model", "size", "test", "median t/s", "mean ± sd", "ratio", "load s", "peak"];
+
+/// What people read: a row a test.
+pub fn rows(benches: &[ModelBench]) -> Vec<Vec<String>> {
+    let mut rows = Vec::new();
     for bench in benches {
         let mut loads = bench.load_seconds.clone();
         loads.sort_by(f64::total_cmp);
         let load = if loads.is_empty() { 0.0 } else { median(&loads) };
         for measured in &bench.tests {
             let Some(speed) = measured.speed() else { continue };
-            let ratio = ratio(benches, bench, measured).map_or(String::new(), |ratio| format!("{ratio:.3}"));
-            let peak = bench.peak_bytes.map_or("–".to_owned(), |bytes| ByteCount(bytes).to_string());
-            // Writing into a string does not fail.
-            let _ = writeln!(
-                text,
-                "| {} | {} | {} | {:.2} | {:.2} ± {:.2} | {ratio} | {load:.2} | {peak} |",
-                bench.subject.name.replace('|', "\\|"),
-                ByteCount(bench.subject.file_bytes),
+            rows.push(vec![
+                bench.subject.name.clone(),
+                ByteCount(bench.subject.file_bytes).to_string(),
                 measured.test.name(),
-                speed.median,
-                speed.mean,
-                speed.deviation,
-            );
+                format!("{:.2}", speed.median),
+                format!("{:.2} ± {:.2}", speed.mean, speed.deviation),
+                ratio(benches, bench, measured).map_or(String::new(), |ratio| format!("{ratio:.3}")),
+                format!("{load:.2}"),
+                bench.peak_bytes.map_or("–".to_owned(), |bytes| ByteCount(bytes).to_string()),
+            ]);
         }
+    }
+    rows
+}
+
+fn markdown(benches: &[ModelBench]) -> String {
+    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
+    let mut text = line(&COLUMNS.map(str::to_owned)) + "|---|" + &"---:|".repeat(COLUMNS.len() - 1) + "\n";
+    for row in rows(benches) {
+        let escaped: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
+        text += &line(&escaped);
     }
     text
 }

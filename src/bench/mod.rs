@@ -8,6 +8,6 @@ mod format;
 mod run;
 mod statistics;
 
-pub use format::{Format, FormatError};
+pub use format::{COLUMNS, Format, FormatError, rows};
 pub use run::{BenchError, BenchOptions, Measured, ModelBench, Subject, Test, bench};
 pub use statistics::Speed;

@@ -8,7 +8,7 @@ use crate::console::failure::Failure;
 use crate::console::{self, Console};
 use crate::flags;
 use clap::error::ErrorKind;
-use clap::{ColorChoice, CommandFactory, Parser, Subcommand};
+use clap::{ColorChoice, CommandFactory, FromArgMatches, Parser, Subcommand, ValueEnum};
 #[cfg(feature = "llama")]
 use commands::{bench, devices, eval, profile, refine, run, trace};
 use commands::{completions, imatrix, inspect, man, merge, plan, prune, replay, report, verify};
@@ -112,7 +112,9 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
             return 2;
         }
     };
-    let cli = match Cli::try_parse_from(arguments) {
+    let program = Cli::command().color(colour_of(&given));
+    let parsed = program.try_get_matches_from(arguments).and_then(|found| Cli::from_arg_matches(&found));
+    let cli = match parsed {
         Ok(cli) => cli,
         Err(help) if help.kind() == ErrorKind::DisplayHelpOnMissingArgumentOrSubcommand => {
             let _ = help.print();
@@ -143,6 +145,15 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         Ok(()) => 0,
         Err(failure) => failure.report(),
     }
+}
+
+/// What `--color` says, before the arguments are understood: the help has colours, too.
+fn colour_of(arguments: &[OsString]) -> ColorChoice {
+    let words = || arguments.iter().map(|word| word.to_string_lossy());
+    let beside = words().skip_while(|word| word != "--color").nth(1);
+    let joined = words().find_map(|word| word.strip_prefix("--color=").map(str::to_owned));
+    let named = joined.or(beside.map(|word| word.into_owned()));
+    named.and_then(|name| ColorChoice::from_str(&name, false).ok()).unwrap_or(ColorChoice::Auto)
 }
 
 /// The arguments with our names in place of llama.cpp's, and files in place of names of downloads.
@@ -178,7 +189,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         #[cfg(feature = "llama")]
         Command::Trace(args) => trace::trace(args, console),
         Command::Replay(args) => replay::replay(args, console),
-        Command::Inspect(args) => inspect::inspect(args),
+        Command::Inspect(args) => inspect::inspect(args, console),
         #[cfg(feature = "llama")]
         Command::Eval(args) => eval::eval(args, console),
         #[cfg(feature = "llama")]
@@ -186,7 +197,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         #[cfg(feature = "llama")]
         Command::Bench(args) => bench::bench(args, console),
         #[cfg(feature = "llama")]
-        Command::Devices { json } => devices::devices(*json),
+        Command::Devices { json } => devices::devices(*json, console),
         Command::Completions(args) => completions::completions(args, Cli::command()),
         Command::Man => man::man(Cli::command()),
     }

@@ -8,7 +8,7 @@ use crate::console::output_files::{OutputFiles, write_small};
 use crate::evaluate::Evaluation;
 use crate::moe::MoeModel;
 use crate::plan::{Coverages, Plan};
-use crate::report::html::shell_word;
+use crate::report::shell_word;
 use crate::report::{Card, StabilityRow};
 use crate::sys::folder_of;
 use std::path::{Path, PathBuf};

@@ -99,7 +99,7 @@ pub struct LlamaFlags {
     #[arg(long, num_args = 0..=1, require_equals = true, default_value = "on", default_missing_value = "on", hide_default_value = true, env = "LLAMA_ARG_KV_OFFLOAD", value_parser = switch, overrides_with = "no_kv_offload", action = clap::ArgAction::Set)]
     pub kv_offload: bool,
     /// Keep keys and values in the processor's memory (-nkvo)
-    #[arg(long, env = "LLAMA_ARG_NO_KV_OFFLOAD", value_parser = always, overrides_with = "kv_offload")]
+    #[arg(long, env = "LLAMA_ARG_NO_KV_OFFLOAD", default_value = "", value_parser = always, overrides_with = "kv_offload")]
     pub no_kv_offload: bool,
     /// Give up when nothing has gone on for so many seconds; 0 waits without limit
     #[arg(long, value_name = "SECONDS", default_value_t = STALL_TIMEOUT)]
@@ -114,7 +114,7 @@ pub struct LlamaFlags {
     #[arg(long, value_name = "MODE", default_value = "auto", env = "LLAMA_ARG_LOAD_MODE", value_parser = load_mode)]
     pub load_mode: LoadMode,
     /// Keep weights on the processor in the layout of the file (-nr)
-    #[arg(long, env = "LLAMA_ARG_NO_REPACK", value_parser = always)]
+    #[arg(long, env = "LLAMA_ARG_NO_REPACK", default_value = "", value_parser = always)]
     pub no_repack: bool,
     /// Undoes an earlier --no-repack
     #[arg(long, hide = true, overrides_with = "no_repack")]
@@ -133,9 +133,10 @@ pub struct LlamaFlags {
     pub check_tensors: bool,
 }
 
-/// A variable that switches something off by being there, whatever its value.
-fn always(_: &str) -> Result<bool, String> {
-    Ok(true)
+/// A variable that switches something off by being there, whatever its value. Nothing is what stands where neither flag
+/// nor variable does; empty variables are gone by then.
+fn always(text: &str) -> Result<bool, String> {
+    Ok(!text.is_empty())
 }
 
 impl LlamaFlags {

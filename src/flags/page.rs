@@ -3,10 +3,11 @@
 use super::selection::Selection;
 use crate::console::Console;
 use crate::console::failure::Failure;
+use crate::console::output_files::write_small;
 use crate::evaluate::Evaluation;
 use crate::moe::{MoeModel, ShardPolicy};
+use crate::page::UsagePage;
 use crate::plan::Plan;
-use crate::report::html::Page;
 use crate::report::{PlanTable, Stability, StabilityRow, steps};
 use crate::usage::Usage;
 use std::path::Path;
@@ -25,8 +26,15 @@ impl PageSubject<'_> {
     pub fn render(&self) -> Option<String> {
         let command = command_line();
         let PageSubject { usage, sizes, plan, bytes, measured } = *self;
-        Page { usage, sizes, plan, bytes, measured, command: &command }.render()
+        UsagePage { usage, sizes, plan, bytes, measured, command: &command }.render()
     }
+}
+
+/// Writes a page.
+pub fn write(path: &Path, text: &str, force: bool, console: Console) -> Result<(), Failure> {
+    write_small(path, text.as_bytes(), force, console)?;
+    console.remark(&format!("wrote {}", path.display()));
+    Ok(())
 }
 
 /// The running command line, the program by its name alone.

@@ -1,32 +1,59 @@
 //! Measurements as tables.
 
-use super::table::plain;
+use super::TextStyle;
+use super::table::fitting;
 use super::wording::percent;
 use crate::evaluate::{EvalRow, Evaluation, Figures, Knee};
 use crate::units::ByteCount;
+
+/// Columns that a corpus takes beside others, and that the figures of all corpora take without the label.
+const CORPUS_WIDTH: usize = 21;
+const NARROW: usize = 72;
 
 /// Columns of a table that grows line by line while it is measured.
 #[derive(Clone, Debug)]
 pub struct SweepTable {
     names: Vec<String>,
     score_width: usize,
+    style: TextStyle,
+    /// Corpora that have a column beside the others.
+    beside: usize,
 }
 
 impl SweepTable {
     /// For rows about these corpora, whose labels (score or plan) have at most so many characters.
-    pub fn new(names: Vec<String>, label_width: usize) -> Self {
-        SweepTable { names, score_width: label_width.max(5) }
+    pub fn new(names: Vec<String>, label_width: usize, style: TextStyle) -> Self {
+        let mut table = SweepTable { names, score_width: label_width.max(5), style, beside: 0 };
+        let first = table.line(&Default::default()).chars().count();
+        table.beside = table.names.len().min(style.table_width().saturating_sub(first) / CORPUS_WIDTH);
+        table
     }
 
     /// The two lines above the rows.
     pub fn header(&self) -> String {
         let mut line =
             self.line(&["K", "size", "score", "kept", "worst", "PPL", "±", "KL", "±"].map(String::from));
-        for name in &self.names {
+        for name in self.names.iter().take(self.beside) {
             line += &format!("  {:>19}", short(name));
         }
         line.truncate(line.trim_end().len());
-        line + "\n"
+        self.style.table(line + "\n")
+    }
+
+    /// The corpora that found no place beside the others, below them; nothing where all did.
+    pub fn rest(&self, rows: &[EvalRow]) -> String {
+        let names: Vec<&String> = self.names.iter().skip(self.beside).collect();
+        if names.is_empty() {
+            return String::new();
+        }
+        let heads: Vec<String> = names.iter().map(|name| short(name)).collect();
+        let header: Vec<&str> = ["K", "score"].into_iter().chain(heads.iter().map(String::as_str)).collect();
+        let cells = |row: &EvalRow| {
+            let each = names.iter().map(|name| row.corpora.get(*name).map_or_else(String::new, pair));
+            [row.k.to_string(), label(row)].into_iter().chain(each).collect()
+        };
+        let rows: Vec<Vec<String>> = rows.iter().map(cells).collect();
+        format!("\n{}\n", fitting(&self.style, &header, &rows, (2, 0)))
     }
 
     /// One row.
@@ -44,7 +71,7 @@ impl SweepTable {
             kl.map_or_else(|| "-".into(), |kl| divergence(kl.kl_mean)),
             kl.map_or_else(String::new, |kl| divergence(kl.kl_err)),
         ]);
-        for name in &self.names {
+        for name in self.names.iter().take(self.beside) {
             line += &format!("  {:>19}", row.corpora.get(name).map_or_else(String::new, pair));
         }
         line.truncate(line.trim_end().len());
@@ -54,6 +81,10 @@ impl SweepTable {
     fn line(&self, cells: &[String; 9]) -> String {
         let [k, size, score, kept, worst, ppl, ppl_err, kl, kl_err] = cells;
         let width = self.score_width;
+        // What a narrow terminal can do without, other columns tell, too.
+        if self.style.table_width() < NARROW + width {
+            return format!("{k:>4}  {size:>9}  {score:<width$}  {ppl:>8}  {kl:>8}  {kl_err:>7}");
+        }
         format!(
             "{k:>4}  {size:>9}  {score:<width$}  {kept:>6}  {worst:>6}  {ppl:>8}  {ppl_err:>6}  {kl:>8}  {kl_err:>7}"
         )
@@ -91,7 +122,7 @@ fn short(name: &str) -> String {
 
 impl Evaluation {
     /// The corpora of one row, one below another, and all of them together.
-    pub fn corpora_table(&self, row: &EvalRow) -> String {
+    pub fn corpora_table(&self, row: &EvalRow, style: &TextStyle) -> String {
         let with_base = row.all.kl.is_some();
         let mut header = vec!["corpus", "scored", "PPL", "±"];
         if with_base {
@@ -108,7 +139,7 @@ impl Evaluation {
         if self.corpora.iter().filter(|corpus| !corpus.other).count() > 1 {
             rows.push(cells("together", &row.all));
         }
-        plain(&header, &rows, 1)
+        fitting(style, &header, &rows, (1, 1))
     }
 
     /// The lines below the table: noise, knee, and what a reader has to know.

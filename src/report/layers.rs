@@ -108,7 +108,7 @@ impl LayerTable {
 
 impl super::UsageReport {
     /// The median of the layers, in a sentence or two.
-    pub(super) fn median_line(&self) -> String {
+    pub(crate) fn median_line(&self) -> String {
         let layers = &self.layers;
         let live = ratio(layers.median_max_min_ratio_live);
         let dead = layers.layers_with_dead_experts;

@@ -6,7 +6,6 @@
 mod card;
 #[cfg(feature = "cli")]
 mod eval_table;
-pub mod html;
 mod layers;
 mod overlap;
 mod plan_table;
@@ -20,7 +19,7 @@ mod table;
 #[cfg(feature = "cli")]
 mod text;
 #[cfg_attr(not(feature = "cli"), allow(dead_code))]
-mod wording;
+pub(crate) mod wording;
 
 pub use card::Card;
 #[cfg(feature = "cli")]
@@ -33,8 +32,8 @@ pub use replay_tables::{WithFlags as AdviceWithFlags, replay as replay_text};
 pub use stability::{Stability, StabilityLayer, StabilityRow};
 pub use style::TextStyle;
 #[cfg(feature = "cli")]
-pub use table::plain;
-pub use wording::percent;
+pub use table::fitting;
+pub use wording::{percent, shell_word};
 
 use crate::evaluate::Evaluation;
 use crate::moe::KeptExperts;

@@ -1,11 +1,12 @@
 //! The tables of `replay`.
 
-use super::table::plain as table;
+use super::TextStyle;
+use super::table::fitting;
 use super::wording::percent;
 use crate::replay::{Advice, AdviceRow, Choice, PartResult, Replay, RunResult};
 use crate::units::ByteCount;
 use serde::Serialize;
-use std::fmt::{self, Write};
+use std::fmt::Write;
 
 /// Bytes a token.
 fn each(bytes: Option<f64>) -> String {
@@ -13,7 +14,7 @@ fn each(bytes: Option<f64>) -> String {
 }
 
 /// The result of a replay.
-pub fn replay(replay: &Replay) -> String {
+pub fn replay(replay: &Replay, style: &TextStyle) -> String {
     let mut text = format!("{} tokens, {} layers with experts", replay.tokens, replay.n_layer);
     if replay.working_set_bytes > 0 {
         let _ = write!(text, ", {} of experts a token", ByteCount(replay.working_set_bytes));
@@ -26,7 +27,7 @@ pub fn replay(replay: &Replay) -> String {
     }
     text += "\n\n";
     if !replay.rows.is_empty() {
-        text += &rows(replay);
+        text += &rows(replay, style);
     }
     if let Some(curve) = &replay.curve {
         let _ = writeln!(
@@ -39,12 +40,12 @@ pub fn replay(replay: &Replay) -> String {
         let points: Vec<Vec<String>> = (shown.iter().rev())
             .map(|point| vec![point.capacity.to_string(), percent(point.hit_rate), point.misses.to_string()])
             .collect();
-        text += &table(&["capacity", "hits", "misses"], &points, 0);
+        text += &fitting(style, &["capacity", "hits", "misses"], &points, (1, 0));
     }
     text
 }
 
-fn rows(replay: &Replay) -> String {
+fn rows(replay: &Replay, style: &TextStyle) -> String {
     let aware = replay.rows.iter().any(|row| row.cache_aware.is_some());
     let ahead = replay.rows.iter().any(|row| row.prefetch.is_some());
     let modelled = replay.rows.iter().any(|row| row.decode.tokens_per_second.is_some());
@@ -97,7 +98,7 @@ fn rows(replay: &Replay) -> String {
         line
     };
     let lines: Vec<Vec<String>> = replay.rows.iter().map(line).collect();
-    let mut text = table(&header, &lines, 1);
+    let mut text = fitting(style, &header, &lines, (if aware { 3 } else { 2 }, 1));
     let _ = writeln!(
         text,
         "\ncold: the first request of an expert since the cache was empty; warm: other misses in the first {} tokens; steady: all later ones",
@@ -147,12 +148,14 @@ impl WithFlags {
     }
 }
 
-impl fmt::Display for WithFlags {
-    fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
+impl WithFlags {
+    /// The choices as a table; where a terminal has no room for that, their words and flags stand below their figures.
+    pub fn text(&self, style: &TextStyle) -> String {
         let (budget, all) = (ByteCount(self.budget_bytes), ByteCount(self.expert_bytes));
-        writeln!(f, "{all} of experts, {budget} of room for them, {} tokens of routing\n", self.tokens)?;
+        let head =
+            format!("{all} of experts, {budget} of room for them, {} tokens of routing\n\n", self.tokens);
         if self.rows.is_empty() {
-            return writeln!(f, "no choice fits: not even the experts that one token uses have room");
+            return head + "no choice fits: not even the experts that one token uses have room\n";
         }
         let what = |row: &AdviceRow| match &row.choice {
             Choice::Whole => "all experts on the device".to_owned(),
@@ -167,25 +170,34 @@ impl fmt::Display for WithFlags {
                 format!("all in host memory, expert cache{}", hits.unwrap_or_default())
             }
         };
-        let lines: Vec<Vec<String>> = (self.rows.iter())
-            .map(|RowWithFlags { row, flags }| {
-                vec![
-                    what(row),
-                    ByteCount(row.device_bytes).to_string(),
-                    each(row.prefill_bus_bytes),
-                    each(row.decode_bus_bytes),
-                    each(Some(row.decode_host_bytes)),
-                    flags.clone(),
-                ]
-            })
-            .collect();
-        let header =
-            ["choice", "on the device", "bus/token prefill", "decode", "host reads/token decode", "flags"];
-        f.write_str(&table(&header, &lines, 1))?;
-        writeln!(
-            f,
+        let figures = |row: &AdviceRow| {
+            vec![
+                ByteCount(row.device_bytes).to_string(),
+                each(row.prefill_bus_bytes),
+                each(row.decode_bus_bytes),
+                each(Some(row.decode_host_bytes)),
+            ]
+        };
+        let header = ["on the device", "bus/token prefill", "decode", "host reads/token decode"];
+        let whole = |RowWithFlags { row, flags }: &RowWithFlags| {
+            [vec![what(row)], figures(row), vec![flags.clone()]].concat()
+        };
+        let whole: Vec<Vec<String>> = self.rows.iter().map(whole).collect();
+        let mut text = fitting(style, &[&["choice"], &header[..], &["flags"]].concat(), &whole, (1, 1));
+        if text.lines().any(|line| line.chars().count() > style.table_width()) {
+            let numbered =
+                |(at, of): (usize, &RowWithFlags)| [vec![(at + 1).to_string()], figures(&of.row)].concat();
+            let numbered: Vec<Vec<String>> = self.rows.iter().enumerate().map(numbered).collect();
+            text = fitting(style, &[&["choice"], &header[..]].concat(), &numbered, (1, 1)) + "\n";
+            for (at, RowWithFlags { row, flags }) in self.rows.iter().enumerate() {
+                let _ = writeln!(text, "{}  {}\n   {flags}", at + 1, what(row));
+            }
+        }
+        let _ = writeln!(
+            text,
             "\nbus: bytes of experts that cross it for a token, with the trace's ubatches of {} tokens at most; host reads: bytes that the processor reads from its own memory, where it computes in decode",
             self.ubatch
-        )
+        );
+        head + &text
     }
 }

@@ -38,6 +38,11 @@ impl TextStyle {
         self.width.min(PROSE_WIDTH)
     }
 
+    /// Columns of tables that nothing else bounds: those of the terminal, and any number in a pipe.
+    pub(super) fn table_width(&self) -> usize {
+        if self.graphics { self.width } else { usize::MAX }
+    }
+
     /// A heading.
     pub(super) fn heading(&self, text: &str) -> String {
         if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }

@@ -340,3 +340,11 @@ fn stability_is_left_out_where_halves_are_not_known() {
     #[cfg(feature = "cli")]
     assert!(!report().to_string().contains("half of the text"));
 }
+
+#[test]
+fn shell_words_are_quoted_where_they_must_be() {
+    assert_eq!(wording::shell_word("dev=src/a.rs"), "dev=src/a.rs");
+    assert_eq!(wording::shell_word("two words"), "'two words'");
+    assert_eq!(wording::shell_word("it's $HOME"), "'it'\\''s $HOME'");
+    assert_eq!(wording::shell_word(""), "''");
+}

@@ -117,7 +117,7 @@ impl UsageReport {
         text += &coverages(style, &fixed, &columns, &cells(true, false));
         if apart {
             let heading = "What the K experts that all corpora together use most cover of each:";
-            text += &format!("\n{}\n\n", style.heading(heading));
+            text += &format!("\n{}\n\n", style.heading(paragraph(heading, style.prose()).trim_end()));
             text += &coverages(style, &fixed, &columns[1..], &cells(false, true));
         }
         text

@@ -3,7 +3,7 @@
 use crate::evaluate::Seen;
 
 /// What a usage knows of a measured text, in words.
-pub(super) fn seen_text(seen: Seen) -> &'static str {
+pub(crate) fn seen_text(seen: Seen) -> &'static str {
     match seen {
         Seen::Profiled => "profiled as well",
         Seen::HeldOut => "held out of the profile",
@@ -17,23 +17,23 @@ pub fn percent(share: f64) -> String {
 }
 
 /// The complement of [`percent`]: a lost share, rounded up.
-pub(super) fn percent_up(share: f64) -> String {
+pub(crate) fn percent_up(share: f64) -> String {
     format!("{:.1}%", ((share * 1000.0 - 1e-9).ceil() / 10.0).abs())
 }
 
 /// [`percent`] without its sign.
-pub(super) fn tenths(share: f64) -> String {
+pub(crate) fn tenths(share: f64) -> String {
     // The division that gave the share may have fallen short of a tenth that it met.
     format!("{:.1}", (share * 1000.0 + 1e-9).floor() / 10.0)
 }
 
 /// A ratio with as many digits as a reader needs.
-pub(super) fn ratio(value: f64) -> String {
+pub(crate) fn ratio(value: f64) -> String {
     if value < 99.95 { format!("{value:.1}") } else { format!("{value:.0}") }
 }
 
 /// A measured value with about three digits.
-pub(super) fn digits(value: f64) -> String {
+pub(crate) fn digits(value: f64) -> String {
     match value.abs() {
         0.0 => "0".into(),
         size if size >= 100.0 => format!("{value:.0}"),
@@ -44,7 +44,7 @@ pub(super) fn digits(value: f64) -> String {
 }
 
 /// A number with thousands apart.
-pub(super) fn grouped(value: u64) -> String {
+pub(crate) fn grouped(value: u64) -> String {
     let digits = value.to_string();
     let mut text = String::new();
     for (at, digit) in digits.chars().enumerate() {
@@ -57,7 +57,7 @@ pub(super) fn grouped(value: u64) -> String {
 }
 
 /// At most `width` characters of a name.
-pub(super) fn short(name: &str, width: usize) -> String {
+pub(crate) fn short(name: &str, width: usize) -> String {
     if name.chars().count() <= width {
         return name.to_owned();
     }
@@ -65,7 +65,7 @@ pub(super) fn short(name: &str, width: usize) -> String {
 }
 
 /// A paragraph broken at spaces so that no line has more than `width` columns, where words allow.
-pub(super) fn paragraph(text: &str, width: usize) -> String {
+pub(crate) fn paragraph(text: &str, width: usize) -> String {
     let mut lines = vec![String::new()];
     for word in text.split_whitespace() {
         let line = lines.last_mut().expect("there is a line from the start");
@@ -79,4 +79,13 @@ pub(super) fn paragraph(text: &str, width: usize) -> String {
         }
     }
     lines.join("\n") + "\n"
+}
+
+/// A word of a command line as a shell takes it.
+pub fn shell_word(word: &str) -> String {
+    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
+    if !word.is_empty() && word.chars().all(plain) {
+        return word.to_owned();
+    }
+    format!("'{}'", word.replace('\'', "'\\''"))
 }

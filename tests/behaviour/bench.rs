@@ -36,13 +36,34 @@ fn bench_gives_a_row_for_each_test_of_each_model() {
 }
 
 #[test]
+fn bench_runs_as_llama_bench_does_unless_it_is_told_otherwise() {
+    let row = |bench: &mut Command| -> Value {
+        let text = succeeds(bench.args(["--format", "jsonl"]));
+        serde_json::from_str(text.lines().next().unwrap()).unwrap()
+    };
+    let settings = |row: &Value| {
+        let of = |name: &str| row[name].clone();
+        [of("repack"), of("no_kv_offload"), of("flash_attn"), of("devices"), of("no_op_offload")]
+    };
+    let usual: [Value; 5] = [true.into(), false.into(), (-1).into(), "none".into(), 0.into()];
+    assert_eq!(settings(&row(&mut bench())), usual);
+    let other: [Value; 5] = [false.into(), true.into(), 0.into(), "none".into(), 1.into()];
+    let flags = ["--no-repack", "-nkvo", "-fa", "off", "--no-op-offload"];
+    assert_eq!(settings(&row(bench().args(flags))), other);
+    // Being there is enough for these two, as in llama.cpp.
+    let mut by_variables = bench();
+    by_variables.env("LLAMA_ARG_NO_REPACK", "0").env("LLAMA_ARG_NO_KV_OFFLOAD", "false");
+    assert_eq!(settings(&row(&mut by_variables))[..2], other[..2]);
+}
+
+#[test]
 fn bench_writes_every_form_to_stdout_or_a_file() {
     let folder = folder();
     let markdown = succeeds(&mut bench());
     assert_eq!(markdown.lines().count(), 2 + 3, "{markdown}");
     let csv = succeeds(bench().args(["--format", "csv"]));
     let header = csv.lines().next().unwrap();
-    for field in ["avg_ts", "stddev_ts", "n_prompt", "n_gen", "model_filename"] {
+    for field in ["avg_ts", "stddev_ts", "n_prompt", "n_gen", "model_filename", "flash_attn", "split_mode"] {
         assert!(header.split(',').any(|name| name == field), "{field} is missing in {header}");
     }
     assert_eq!(csv.lines().count(), 1 + 3);

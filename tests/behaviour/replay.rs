@@ -130,3 +130,41 @@ fn model_gives_the_bytes_that_a_trace_lacks() {
     assert!((fetched - fetched.round()).abs() < 1e-6 && fetched <= 4.0 * 32.0, "{fetched}");
     assert_eq!(rows[1]["decode_host_bytes"].as_f64(), Some(2.0 * 4.0 * 26_112.0));
 }
+
+#[test]
+fn replay_writes_a_page_beside_its_output_and_replaces_none() {
+    let folder = folder();
+    let trace = write_trace(&folder, 100);
+    let page = folder.path().join("r.html");
+    let arguments = ["--capacity", "8", "--warmup", "16", "--report"];
+    let found = json_of(replay(&trace).args(arguments).arg(&page));
+    assert_eq!(found["rows"][0]["capacity"], 8);
+    let text = fs::read_to_string(&page).unwrap();
+    assert!(text.contains("With room for 8 experts of each layer") && text.contains("t.csv"), "{text}");
+    refuses(replay(&trace).args(arguments).arg(&page), 2, &["--force"]);
+    refuses(replay(&trace).args(arguments).arg(&trace), 2, &["t.csv"]);
+    succeeds(replay(&trace).args(arguments).arg(&page).arg("--force"));
+}
+
+#[test]
+fn colours_follow_their_flag_in_every_command_with_a_table() {
+    let folder = folder();
+    let trace = write_trace(&folder, 100);
+    let trace = trace.to_str().unwrap();
+    let model = demo();
+    let model = model.to_str().unwrap();
+    let commands: [&[&str]; 4] = [
+        &["replay", trace, "--capacity", "8", "--warmup", "16"],
+        &["inspect", model],
+        &["--help"],
+        &["replay", "--help"],
+    ];
+    for arguments in commands {
+        let output = |color: &[&str]| succeeds(moeslice().args(color).args(arguments));
+        assert!(output(&["--color", "always"]).contains('\u{1b}'), "{arguments:?}");
+        assert!(output(&["--color=always"]).contains('\u{1b}'), "{arguments:?}");
+        for plain in [&["--color", "never"][..], &["--color=auto"], &[]] {
+            assert!(!output(plain).contains('\u{1b}'), "{plain:?} {arguments:?}");
+        }
+    }
+}

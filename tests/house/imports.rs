@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The rooms in the order of knowledge: each may use those before it.
-pub const ORDER: [&str; 29] = [
+pub const ORDER: [&str; 30] = [
     "units",
     "random",
     "progress",
@@ -29,6 +29,7 @@ pub const ORDER: [&str; 29] = [
     "evaluate",
     "bench",
     "report",
+    "page",
     "supervise",
     "fuzzing",
     "console",

@@ -1,11 +1,11 @@
 //! What the page does in a browser.
 
 use crate::browser::Browser;
-use crate::sample::{NAMES, page, usage};
+use crate::sample::{NAMES, beyond, page, usage};
 use serde_json::Value;
 
 /// The middle of an element, after it was brought into the window.
-fn middle(browser: &mut Browser, selector: &str) -> (f64, f64) {
+pub fn middle(browser: &mut Browser, selector: &str) -> (f64, f64) {
     // Two frames later the page knows that it was scrolled.
     let place = browser.value(&format!(
         "new Promise((done) => {{ const e = document.querySelector({selector:?}); e.scrollIntoView({{ block: 'center' }});
@@ -16,7 +16,7 @@ fn middle(browser: &mut Browser, selector: &str) -> (f64, f64) {
 }
 
 /// The words of the tooltip; nothing when it is not there.
-fn tip(browser: &mut Browser) -> String {
+pub fn tip(browser: &mut Browser) -> String {
     let text = browser
         .value("(() => { const t = document.getElementById('tip'); return t.hidden ? '' : t.innerText; })()");
     text.as_str().unwrap().to_owned()
@@ -44,8 +44,7 @@ fn page_loads_without_complaints_and_fits_a_phone() {
     for (width, theme) in [(360, "light"), (360, "dark"), (1200, "light"), (1200, "dark")] {
         let (_folder, _, mut browser) = large(width, theme);
         assert_eq!(browser.complaints(), [""; 0], "{width} {theme}");
-        let beyond = "document.documentElement.scrollWidth - document.documentElement.clientWidth";
-        assert_eq!(browser.value(beyond), 0, "{width} {theme}");
+        assert_eq!(browser.value(beyond()), 0, "{width} {theme}");
         assert_eq!(browser.value("document.documentElement.classList.contains('drawn')"), true);
         for figure in ["cost-chart", "curves", "bars", "skew-bars"] {
             let marks =

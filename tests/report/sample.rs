@@ -68,9 +68,19 @@ pub fn page(folder: &TempDir, usage: &Value, more: &[&str]) -> PathBuf {
     at("page.html")
 }
 
+/// How far a page reaches beyond its window, as an expression in it.
+pub fn beyond() -> &'static str {
+    "document.documentElement.scrollWidth - document.documentElement.clientWidth"
+}
+
 fn report(usage: &Path, page: &Path, more: &[&str]) {
-    let mut command = Command::new(env!("CARGO_BIN_EXE_moeslice"));
-    let output = command.arg("report").arg(usage).arg("--html").arg(page).args(more).output();
+    let [usage, page] = [usage, page].map(|path| path.to_str().expect("paths here are UTF-8"));
+    run(&[&["report", usage, "--html", page], more].concat());
+}
+
+/// Runs the program.
+pub fn run(arguments: &[&str]) {
+    let output = Command::new(env!("CARGO_BIN_EXE_moeslice")).args(arguments).output();
     let output = output.expect("the program runs");
     assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
 }

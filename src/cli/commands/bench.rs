@@ -3,7 +3,7 @@
 use crate::bench::{self, BenchOptions, Format, Subject, Test};
 use crate::console::failure::Failure;
 use crate::console::output_files::{OutputFiles, write_small};
-use crate::console::{Console, print};
+use crate::console::{Console, print, print_styled};
 use crate::flags::llama::LlamaFlags;
 use crate::flags::selection::{SelectionFlags, open_usage};
 use crate::gguf;
@@ -11,6 +11,7 @@ use crate::llama::Placement;
 use crate::moe::{MoeModel, ShardPolicy};
 use crate::plan::KeepTarget;
 use crate::progress::{Interrupt, Unit, stage};
+use crate::report::fitting;
 use crate::slice::{self, Cut, Options};
 use crate::sys::{self, catch_interrupts};
 use clap::Args;
@@ -38,9 +39,9 @@ pub struct BenchArgs {
     /// The usage file that the cuts are chosen by
     #[arg(long, value_name = "U.json", requires = "keep")]
     pub usage: Option<PathBuf>,
-    /// Form of the rows: md, csv, json or jsonl
-    #[arg(long, value_name = "FORMAT", default_value = "md")]
-    pub format: Format,
+    /// Form of the rows: md, csv, json or jsonl; default: md, and on a terminal a table as wide as that
+    #[arg(long, value_name = "FORMAT")]
+    pub format: Option<Format>,
     /// The file to write; default: stdout
     #[arg(short, long, value_name = "FILE")]
     pub output: Option<PathBuf>,
@@ -97,7 +98,11 @@ pub fn bench(args: &BenchArgs, console: Console) -> Result<(), Failure> {
         error if error.is_interrupt() => Failure::Interrupted,
         error => Failure::running(error),
     })?;
-    let text = args.format.text(&benches, &options, backend);
+    let style = console.style();
+    if args.format.is_none() && output.is_none() && style.graphics {
+        return Ok(print_styled(&fitting(&style, &bench::COLUMNS, &bench::rows(&benches), (3, 1)))?);
+    }
+    let text = args.format.unwrap_or_default().text(&benches, &options, backend);
     let Some(output) = output else { return Ok(print(&text)?) };
     write_small(output, text.as_bytes(), args.force, console)?;
     console.remark(&format!("wrote {}", output.display()));

@@ -1,9 +1,9 @@
 //! `moeslice devices`: what llama.cpp can run on here.
 
 use crate::console::failure::Failure;
-use crate::console::{print, print_json};
+use crate::console::{Console, print_json, print_styled};
 use crate::llama::Backend;
-use crate::report::plain;
+use crate::report::fitting;
 use crate::units::ByteCount;
 use serde::Serialize;
 
@@ -19,7 +19,7 @@ struct Row {
 }
 
 /// Lists the devices.
-pub fn devices(json: bool) -> Result<(), Failure> {
+pub fn devices(json: bool, console: Console) -> Result<(), Failure> {
     let backend = Backend::start().map_err(Failure::running)?;
     let rows: Vec<Row> = backend
         .devices()
@@ -42,6 +42,6 @@ pub fn devices(json: bool) -> Result<(), Failure> {
         vec![row.name, kind, row.description, free, total]
     };
     let lines: Vec<_> = rows.into_iter().map(line).collect();
-    print(&plain(&["device", "kind", "description", "free", "total"], &lines, 3))?;
-    Ok(())
+    let header = ["device", "kind", "description", "free", "total"];
+    Ok(print_styled(&fitting(&console.style(), &header, &lines, (1, 3)))?)
 }

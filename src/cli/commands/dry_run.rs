@@ -1,14 +1,14 @@
 //! `moeslice profile --dry-run` and `--show-text`: what would run, and what the model would read.
 
 use crate::console::failure::Failure;
-use crate::console::{Console, print, print_json};
+use crate::console::{Console, print, print_json, print_styled};
 use crate::corpus::{Content, CorpusText};
 use crate::flags::llama::LlamaFlags;
 use crate::llama::{Device, Model, Placement};
 use crate::moe::MoeModel;
 use crate::profile::{Outline, ProfileOptions, outline};
 use crate::progress::Silent;
-use crate::report::plain;
+use crate::report::fitting;
 use crate::units::ByteCount;
 use crate::windows::KvUnified;
 use clap::Args;
@@ -113,7 +113,7 @@ pub fn dry_run(
         .into_iter()
         .map(|row| vec![row.corpus, row.files.to_string(), row.tokens.to_string(), row.windows.to_string()])
         .collect();
-    let mut text = plain(&["corpus", "files", "tokens", "windows"], &lines, 1);
+    let mut text = fitting(&console.style(), &["corpus", "files", "tokens", "windows"], &lines, (1, 1));
     text.push_str(&format!(
         "\nwindows of {ctx_size} tokens, in {batches} batches of up to {batch_size} tokens, {ubatch_size} computed at once\n"
     ));
@@ -128,5 +128,5 @@ pub fn dry_run(
         })
         .collect();
     text.push_str(&format!("the model has {}, to run on {}\n", ByteCount(model_bytes), devices.join(", ")));
-    Ok(print(&text)?)
+    Ok(print_styled(&text)?)
 }

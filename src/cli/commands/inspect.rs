@@ -2,9 +2,9 @@
 
 use crate::arch::Renormalise;
 use crate::console::failure::Failure;
-use crate::console::{print, print_json};
+use crate::console::{Console, print_json, print_styled};
 use crate::moe::{Experts, IdMap, LayerKind, MoeModel, Provenance, PrunedShape, Role, ShardPolicy};
-use crate::report::{plain, steps};
+use crate::report::{TextStyle, fitting, steps};
 use crate::units::ByteCount;
 use clap::Args;
 use serde::Serialize;
@@ -75,13 +75,13 @@ struct Inspection {
 }
 
 /// Runs `inspect`.
-pub fn inspect(args: &InspectArgs) -> Result<(), Failure> {
+pub fn inspect(args: &InspectArgs, console: Console) -> Result<(), Failure> {
     let model = MoeModel::open(&args.model).map_err(Failure::input)?;
     let inspection = Inspection::of(&model)?;
     if args.json {
         print_json(&inspection)?
     } else {
-        print(&inspection.text())?
+        print_styled(&inspection.text(&console.style()))?
     }
     Ok(())
 }
@@ -127,7 +127,7 @@ impl Inspection {
         })
     }
 
-    fn text(&self) -> String {
+    fn text(&self, style: &TextStyle) -> String {
         let mut lines = Vec::new();
         let mut line = |name: &str, value: String| lines.push(format!("{name:<16}{value}\n"));
         let files = if self.files == 1 { String::new() } else { format!(" in {} files", self.files) };
@@ -171,7 +171,9 @@ impl Inspection {
                 let shown = self.sizes.iter().filter_map(|at| Some((at.k, bytes(at)?)));
                 let shown: Vec<String> =
                     shown.map(|(k, bytes)| format!("K={k} {}", ByteCount(bytes))).collect();
-                for (index, part) in shown.chunks(4).enumerate() {
+                for (index, part) in
+                    shown.chunks(((style.width.saturating_sub(16)) / 16).clamp(1, 4)).enumerate()
+                {
                     line(if index == 0 { name } else { "" }, part.join(", "));
                 }
             };
@@ -192,7 +194,7 @@ impl Inspection {
         };
         let rows: Vec<_> = self.rows.iter().map(row).collect();
         let header = ["expert tensor (blk.N.…)", "layers", "type", "bytes/expert", "size"];
-        format!("{}\n{}", lines.concat(), plain(&header, &rows, 3))
+        format!("{}\n{}", lines.concat(), fitting(style, &header, &rows, (1, 3)))
     }
 }
 

@@ -2,13 +2,16 @@
 
 use crate::cache::PolicyKind;
 use crate::console::failure::Failure;
-use crate::console::{Console, print, print_json};
+use crate::console::output_files::OutputFiles;
+use crate::console::{Console, print_json, print_styled};
+use crate::flags::page;
 use crate::moe::MoeModel;
+use crate::page::ReplayPage;
 use crate::progress::{Interrupt, Unit};
 use crate::replay::{self, CacheAware, Capacity, DeltaReading, Guard, PrefetchPlace, PrefetchPlan};
 use crate::replay::{ReplayError, ReplayOptions, RunSpec, TransferModel};
 use crate::report;
-use crate::sys::catch_interrupts;
+use crate::sys::{self, catch_interrupts};
 use crate::trace::{self, OpenTrace, TraceMeta, TraceReader};
 use crate::units::parse_bytes;
 use clap::Args;
@@ -68,6 +71,12 @@ pub struct ReplayArgs {
     /// Machine-readable output
     #[arg(long)]
     pub json: bool,
+    /// Also write a page with the curves, in one file
+    #[arg(long, value_name = "R.html", conflicts_with = "advise")]
+    pub report: Option<PathBuf>,
+    /// Replace an existing page
+    #[arg(long, requires = "report")]
+    pub force: bool,
 }
 
 fn policy_help() -> String {
@@ -102,6 +111,12 @@ pub fn replay(args: &ReplayArgs, console: Console) -> Result<(), Failure> {
         let taken = trace.meta_mut().take_bytes(model.path(), &model.experts);
         taken.map_err(Failure::input)?;
     }
+    if let Some(report) = &args.report {
+        let mut outputs = OutputFiles::default();
+        outputs.add_small(report, args.force)?;
+        let files = model.iter().flat_map(MoeModel::files);
+        outputs.check_inputs(files.chain([args.trace.as_path()]))?;
+    }
     let interrupt = catch_interrupts();
     if args.advise {
         return advise(args, &mut trace, model.as_ref(), (console, interrupt));
@@ -133,9 +148,14 @@ pub fn replay(args: &ReplayArgs, console: Console) -> Result<(), Failure> {
     let done = done.map_err(replay_failure)?.ok_or(Failure::Interrupted)?;
     done.remarks.iter().for_each(|text| console.remark(text));
     if args.json {
-        return Ok(print_json(&done)?);
+        print_json(&done)?;
+    } else {
+        print_styled(&report::replay_text(&done, &console.style()))?;
     }
-    Ok(print(&report::replay_text(&done))?)
+    let Some(path) = &args.report else { return Ok(()) };
+    let (file, command) = (sys::name_of(&args.trace), page::command_line());
+    let page = ReplayPage { replay: &done, trace: trace.meta(), file: &file, transfers, command: &command };
+    page::write(path, &page.render(), args.force, console)
 }
 
 /// All caches that the flags ask for.
@@ -211,7 +231,7 @@ fn advise(
     if args.json {
         return Ok(print_json(&advice)?);
     }
-    Ok(print(&advice.to_string())?)
+    Ok(print_styled(&advice.text(&console.style()))?)
 }
 
 /// Does the work while a bar counts tokens. How many there are is not known before the end.

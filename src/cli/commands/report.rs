@@ -1,7 +1,7 @@
 //! `moeslice report`: how the routing of a usage file is spread, as tables or as a page.
 
 use crate::console::failure::Failure;
-use crate::console::output_files::{OutputFiles, write_small};
+use crate::console::output_files::OutputFiles;
 use crate::console::{self, Console};
 use crate::flags::mtp::MtpFlag;
 use crate::flags::page::{self, PageSubject};
@@ -98,9 +98,7 @@ pub fn report(args: &ReportArgs, console: Console) -> Result<(), Failure> {
         measured: measured.as_ref(),
     };
     let text = subject.render().ok_or_else(|| nothing_routed(&args.usage))?;
-    write_small(html, text.as_bytes(), args.force, console)?;
-    console.remark(&format!("wrote {}", html.display()));
-    Ok(())
+    page::write(html, &text, args.force, console)
 }
 
 /// The plan at `path`, which must be one for the model of the usage.

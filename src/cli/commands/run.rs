@@ -110,8 +110,7 @@ pub fn run(args: &RunArgs, console: Console) -> Result<(), Failure> {
         let subject = PageSubject { usage, sizes: Some(&sizes), plan: Some(&plan), bytes, measured: None };
         // A profile that routed nothing made no plan.
         let text = subject.render().unwrap_or_default();
-        write_small(report, text.as_bytes(), args.cut.force, console)?;
-        console.remark(&format!("wrote {}", report.display()));
+        page::write(report, &text, args.cut.force, console)?;
     }
     if args.card {
         let (coverages, stability) = (coverages.as_ref(), stability.as_ref());

@@ -43,7 +43,10 @@ pub struct EvalArgs {
     /// The measurement to write
     #[arg(short, long, value_name = "E.json")]
     pub output: Option<PathBuf>,
-    /// Replace an existing output
+    /// Also write a page of what was measured, in one file; with --usage, of that usage, too
+    #[arg(long, value_name = "R.html")]
+    pub report: Option<PathBuf>,
+    /// Replace existing outputs
     #[arg(long)]
     pub force: bool,
     /// Machine-readable output

@@ -3,8 +3,8 @@
 use super::args::EvalArgs;
 use crate::console::Console;
 use crate::console::failure::Failure;
-use crate::flags::selection::{SelectionFlags, corpus_lines, open_usage};
-use crate::moe::{KeptExperts, MoeModel, ShardPolicy};
+use crate::flags::selection::{Selection, SelectionFlags, corpus_lines, open_usage};
+use crate::moe::{MoeModel, ShardPolicy};
 use crate::plan::{self, Coverage, Plan, PlanSource};
 use crate::score::Score;
 use crate::usage::Usage;
@@ -21,8 +21,8 @@ pub struct Candidate {
     pub plan: Option<String>,
     /// What the kept experts cover of the routing.
     pub coverage: Option<Coverage>,
-    /// The experts that stay.
-    pub keep: KeptExperts,
+    /// The experts that stay, and what chose them.
+    pub selected: Plan,
 }
 
 /// The cuts, and the usage that they were chosen by.
@@ -68,21 +68,26 @@ pub fn of(args: &EvalArgs, model: &MoeModel, console: Console) -> Result<Candida
             score: plan.score.clone(),
             plan: Some(name),
             coverage,
-            keep: plan.keep,
+            selected: plan,
         });
     }
     candidates.list.sort_by_key(|candidate| std::cmp::Reverse(candidate.k));
     Ok(candidates)
 }
 
-fn ranked(args: &EvalArgs, model: &MoeModel, usage: &Usage, score: Score) -> Result<Vec<Candidate>, Failure> {
-    let flags = SelectionFlags {
+/// How the flags choose experts by this score.
+pub fn selection(args: &EvalArgs, score: Score) -> Selection {
+    SelectionFlags {
         score: Some(score),
         always_keep: args.always_keep.clone(),
         protect_super: args.protect_super,
         blend: args.blend.clone(),
-    };
-    let selection = flags.selection().resolved(usage)?;
+    }
+    .selection()
+}
+
+fn ranked(args: &EvalArgs, model: &MoeModel, usage: &Usage, score: Score) -> Result<Vec<Candidate>, Failure> {
+    let selection = selection(args, score).resolved(usage)?;
     let planner = selection.planner(model, usage)?;
     let size = |k: u32| Ok(selection.file_bytes(model, usage, &k.to_string(), k, ShardPolicy::Keep)?);
     let source = PlanSource::new(model.path(), &model.identity);
@@ -98,7 +103,7 @@ fn ranked(args: &EvalArgs, model: &MoeModel, usage: &Usage, score: Score) -> Res
             score: Some(score.to_string()),
             plan: None,
             coverage: Some(planner.coverage(&plan.keep).all),
-            keep: plan.keep,
+            selected: plan,
         });
     }
     Ok(found)

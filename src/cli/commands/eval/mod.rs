@@ -2,6 +2,7 @@
 
 mod args;
 mod candidates;
+mod page;
 mod session;
 
 pub use args::EvalArgs;
@@ -9,7 +10,7 @@ pub(super) use session::{eval_failure, room};
 
 use crate::console::failure::Failure;
 use crate::console::output_files::{OutputFiles, write_small};
-use crate::console::{Console, print, print_json};
+use crate::console::{Console, print, print_json, print_styled};
 use crate::evaluate::{self, Evaluation, Knee};
 use crate::moe::MoeModel;
 use crate::sys::catch_interrupts;
@@ -31,6 +32,9 @@ pub fn eval(args: &EvalArgs, console: Console) -> Result<(), Failure> {
     let mut outputs = OutputFiles::default();
     if let Some(output) = &args.output {
         outputs.add_small(output, args.force)?;
+    }
+    if let Some(report) = &args.report {
+        outputs.add_small(report, args.force)?;
     }
     let plans = args.plan.iter().chain(&args.usage).map(PathBuf::as_path);
     let files = model.files().chain(base.iter().flat_map(MoeModel::files));
@@ -56,6 +60,9 @@ pub fn eval(args: &EvalArgs, console: Console) -> Result<(), Failure> {
         evaluation.rows.iter().filter_map(|row| Some((row.k, row.all.kl_mean()?))).collect();
     evaluation.knee = Knee::of(&curve);
     finish(args, &evaluation, is_sweep, console)?;
+    if let Some(report) = &args.report {
+        page::write(report, args, (&model, &candidates), &evaluation, console)?;
+    }
     if stopped {
         let rows = evaluation.rows.len();
         return Err(Failure::Stopped(format!("interrupted; the {rows} rows that were finished are kept")));
@@ -73,7 +80,7 @@ fn finish(args: &EvalArgs, evaluation: &Evaluation, is_sweep: bool, console: Con
         return Ok(print_json(evaluation)?);
     }
     if let Some(row) = evaluation.rows.first().filter(|_| !is_sweep) {
-        print(&evaluation.corpora_table(row))?;
+        print_styled(&evaluation.corpora_table(row, &console.style()))?;
     }
     Ok(print(&evaluation.notes())?)
 }

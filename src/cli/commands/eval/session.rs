@@ -3,7 +3,7 @@
 use super::args::EvalArgs;
 use super::candidates::Candidate;
 use crate::console::failure::Failure;
-use crate::console::{Console, print};
+use crate::console::{Console, print, print_styled};
 use crate::corpus::CorpusText;
 use crate::evaluate::{
     self, EVAL_SCHEMA, EvalCorpus, EvalError, EvalRow, EvalRun, Evaluation, Losses, Noise, Reference, Scorer,
@@ -135,11 +135,12 @@ impl<'a> Session<'a> {
     pub fn sweep(&self, candidates: &[Candidate], evaluation: &mut Evaluation) -> Result<(), Failure> {
         let names = evaluation.corpora.iter().map(|corpus| corpus.name.clone()).collect();
         let labels = candidates.iter().filter_map(|one| one.plan.as_ref().or(one.score.as_ref()));
-        let table = SweepTable::new(names, labels.map(|label| label.chars().count()).max().unwrap_or(0));
+        let label_width = labels.map(|label| label.chars().count()).max().unwrap_or(0);
+        let table = SweepTable::new(names, label_width, self.console.style());
         let show = |row: &EvalRow| if self.args.json { Ok(()) } else { print(&table.row(row)) };
         let mut what_if = self.whole(evaluation)?;
         if !self.args.json {
-            print(&table.header())?;
+            print_styled(&table.header())?;
         }
         evaluation.rows.iter().try_for_each(show)?;
         if self.args.noise.is_some() {
@@ -148,11 +149,14 @@ impl<'a> Session<'a> {
         for (at, candidate) in candidates.iter().enumerate() {
             let name = format!("{} of {}, K = {}", at + 1, candidates.len(), candidate.k);
             let losses = stage(&mut *self.console.progress(), &name, Unit::Tokens, |progress| {
-                what_if.cut(&candidate.keep, &mut Unnamed(progress))
+                what_if.cut(&candidate.selected.keep, &mut Unnamed(progress))
             });
             let row = self.row(&losses.map_err(eval_failure)?, Some(candidate))?;
             show(&row)?;
             evaluation.rows.push(row);
+        }
+        if !self.args.json {
+            print_styled(&table.rest(&evaluation.rows))?;
         }
         Ok(())
     }

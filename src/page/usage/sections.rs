@@ -1,11 +1,10 @@
-//! The sections about a choice: what it costs, how sure it is, what stays, and where all of it comes from.
+//! The sections about a choice: what it costs, how sure it is, and what stays.
 
 use super::Content;
-use super::escape::{escape, shell_word};
-use super::markup::{Row, Table, key, ranges, section};
-use crate::evaluate::Figures;
+use crate::page::escape::escape;
+use crate::page::markup::{Row, Table, key, ranges, section};
 use crate::report::Stability;
-use crate::report::wording::{digits, grouped, percent, seen_text, tenths};
+use crate::report::wording::{percent, tenths};
 use crate::units::ByteCount;
 use std::fmt::Write;
 
@@ -80,76 +79,6 @@ impl Content<'_> {
             }
         };
         section("cost", "What each number of experts keeps", &note, &body)
-    }
-
-    /// What was measured, for the numbers for which it was.
-    pub(super) fn quality(&self) -> String {
-        let Some(measured) = self.page.measured.filter(|measured| !measured.rows.is_empty()) else {
-            return String::new();
-        };
-        let names: Vec<&str> = measured.corpora.iter().map(|corpus| corpus.name.as_str()).collect();
-        let apart = names.len() > 1;
-        let with_kl = measured.rows.iter().any(|row| row.all.kl.is_some());
-        let cell = |figures: &Figures| format!("{} ± {}", digits(figures.ppl), digits(figures.ppl_err));
-        let mut head: Vec<String> = ["K", "score", "size", "PPL"].map(str::to_owned).to_vec();
-        if with_kl {
-            head.extend(["KL divergence", "same first choice"].map(str::to_owned));
-        }
-        head.extend(names.iter().filter(|_| apart).map(|name| format!("PPL of {name}")));
-        let rows = measured.rows.iter().map(|row| {
-            let mut cells = vec![
-                row.k.to_string(),
-                row.score.clone().unwrap_or_else(|| "–".into()),
-                ByteCount(row.bytes).to_string(),
-                cell(&row.all),
-            ];
-            if with_kl {
-                cells.push(
-                    row.all
-                        .kl
-                        .map_or("–".into(), |kl| format!("{} ± {}", digits(kl.kl_mean), digits(kl.kl_err))),
-                );
-                cells.push(row.all.kl.map_or("–".into(), |kl| percent(kl.same_top)));
-            }
-            cells.extend(
-                names.iter().filter(|_| apart).map(|name| row.corpora.get(*name).map_or("–".into(), cell)),
-            );
-            Row { cells, chosen: row.k == self.k() }
-        });
-        let table = Table { caption: "Perplexity and divergence", head, rows: rows.collect(), left: 0 };
-        let several = measured.rows.len() > 1;
-        let mut body = String::new();
-        if several {
-            body += "<h3>Perplexity</h3><figure class=\"needs-script\" id=\"ppl-chart\"></figure>\n";
-        }
-        if several && with_kl {
-            body += "<h3>KL divergence from the whole model, nats a token</h3><figure class=\"needs-script\" id=\"kl-chart\"></figure>\n";
-        }
-        body += &table.html();
-        let texts: Vec<String> = measured
-            .corpora
-            .iter()
-            .map(|corpus| {
-                let seen = corpus.seen.map_or(String::new(), |seen| format!(", {}", seen_text(seen)));
-                format!("{} ({} tokens scored{seen})", corpus.name, grouped(corpus.scored))
-            })
-            .collect();
-        let mut lines = vec![format!("Measured on {}.", texts.join(", "))];
-        if let Some(noise) = &measured.noise {
-            let kl = noise.all.kl.map_or_else(
-                || digits(noise.all.ppl),
-                |kl| format!("a KL divergence of {}", digits(kl.kl_mean)),
-            );
-            lines.push(format!(
-                "The model against itself ({}) gives {kl}: smaller differences say nothing.",
-                noise.against
-            ));
-        }
-        lines.extend(measured.remarks.iter().cloned());
-        for line in lines {
-            let _ = writeln!(body, "<p class=\"note\">{}</p>", escape(&line));
-        }
-        section("quality", "What it costs in quality", "", &body)
     }
 
     /// Which corpora want the same experts.
@@ -283,100 +212,7 @@ impl Content<'_> {
         }
         section("kept", "What stays", &note, &table.folded("The ids, layer by layer"))
     }
-
-    /// The model, the texts, and how the figures were got.
-    pub(super) fn measured(&self) -> String {
-        let usage = self.page.usage;
-        let hash = |hash: &str| format!("<span class=\"hash\">{}</span>", escape(hash));
-        let run = &usage.run;
-        let mut facts = vec![
-            ("Model", escape(&usage.model.file)),
-            ("Fingerprint", hash(&usage.model.fingerprint)),
-            ("Routers", hash(&usage.model.router_hash)),
-        ];
-        for from in &self.report.imported_from {
-            facts.push(("Imported", escape(from)));
-        }
-        if !run.devices.is_empty() {
-            facts.push(("Device", escape(&run.devices.join(", "))));
-        }
-        if run.ctx_size > 0 {
-            let text = format!(
-                "{} tokens; batches of {}, {} at once",
-                run.ctx_size, run.batch_size, run.ubatch_size
-            );
-            facts.push(("Windows", text));
-        }
-        if run.wall_seconds > 0.0 {
-            facts.push(("Time", format!("{:.1} s", run.wall_seconds)));
-        }
-        if run.merged_from.len() > 1 {
-            facts.push(("Merged", format!("from {} runs", run.merged_from.len())));
-        }
-        let llama = run
-            .llama_cpp
-            .as_ref()
-            .map_or_else(String::new, |version| format!(", llama.cpp {}", escape(version)));
-        facts.push(("Versions", format!("moeslice {}{llama}", escape(&run.moeslice))));
-        let facts: String =
-            facts.iter().map(|(name, value)| format!("<dt>{name}</dt><dd>{value}</dd>\n")).collect();
-        let corpora = Table {
-            caption: "The corpora",
-            head: ["corpus", "tokens", "files", "SHA-256"].map(str::to_owned).to_vec(),
-            rows: usage
-                .corpora
-                .iter()
-                .map(|corpus| {
-                    let short: String = corpus.sha256().chars().take(16).collect();
-                    Row::new(vec![
-                        corpus.name.clone(),
-                        grouped(corpus.tokens),
-                        corpus.files.len().to_string(),
-                        short + "…",
-                    ])
-                })
-                .collect(),
-            left: usize::MAX,
-        };
-        let files =
-            usage.corpora.iter().flat_map(|corpus| corpus.files.iter().map(move |file| (corpus, file)));
-        let files = Table {
-            caption: "The files",
-            head: ["corpus", "file", "bytes", "SHA-256"].map(str::to_owned).to_vec(),
-            rows: files
-                .take(FILES)
-                .map(|(corpus, file)| {
-                    Row::new(vec![
-                        corpus.name.clone(),
-                        file.path.clone(),
-                        grouped(file.bytes),
-                        file.sha256.clone(),
-                    ])
-                })
-                .collect(),
-            left: usize::MAX,
-        };
-        let count: usize = usage.corpora.iter().map(|corpus| corpus.files.len()).sum();
-        let first =
-            if count > FILES { format!("The first {FILES} of {count} files") } else { "Each file".into() };
-        let body = format!("<dl class=\"facts\">{facts}</dl>\n{}{}", corpora.html(), files.folded(&first));
-        section("measured", "What was counted", "", &body)
-    }
-
-    /// The command line that made the page.
-    pub(super) fn command(&self) -> String {
-        let words: Vec<String> = self.page.command.iter().map(|word| shell_word(word)).collect();
-        let body = format!(
-            "<pre id=\"command\">{}</pre>\n<button type=\"button\" id=\"copy\" class=\"needs-script\">Copy</button>\n<p class=\"note\">{}</p>\n",
-            escape(&words.join(" ")),
-            escape(&self.report.limits)
-        );
-        section("reproduce", "How to make this again", "", &body)
-    }
 }
-
-/// Files that the page lists; the document in it has them all.
-const FILES: usize = 400;
 
 /// With a capital letter.
 fn capital(text: &str) -> String {

@@ -2,11 +2,11 @@
 
 use super::Content;
 use super::colour::maps;
-use super::escape::json_for_script;
+use crate::page::frame::SCHEMA;
 use crate::plan::Coverage;
 use crate::usage::{ExpertSums, Usage};
 use serde::Serialize;
-use serde_json::json;
+use serde_json::{Value, json};
 
 /// One candidate in the chart of what each number costs.
 #[derive(Serialize)]
@@ -19,8 +19,8 @@ struct CostRow {
 }
 
 impl Content<'_> {
-    /// Its JSON, fit for a `script` element: the usage to the unit, with rounded gate weights where they are wanted.
-    pub(super) fn document(&self, weights: bool) -> String {
+    /// The usage to the unit, with rounded gate weights where they are wanted.
+    pub(super) fn document(&self, weights: bool) -> Value {
         let rows: Vec<CostRow> = match self.page.sizes {
             Some(table) => table
                 .rows
@@ -32,16 +32,15 @@ impl Content<'_> {
             }
         };
         let [light, dark] = maps();
-        let document = json!({
-            "schema": "moeslice.page/1",
+        json!({
+            "schema": SCHEMA,
             "usage": slim(self.page.usage, weights),
             "rows": rows,
             "chosen": self.k(),
             "plan": self.page.plan,
             "measured": self.page.measured,
             "colours": { "light": light, "dark": dark },
-        });
-        json_for_script(&document.to_string())
+        })
     }
 }
 

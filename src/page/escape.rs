@@ -47,15 +47,6 @@ pub(super) fn base64(bytes: &[u8]) -> String {
     out
 }
 
-/// A word of a command line as a shell takes it.
-pub fn shell_word(word: &str) -> String {
-    let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);
-    if !word.is_empty() && word.chars().all(plain) {
-        return word.to_owned();
-    }
-    format!("'{}'", word.replace('\'', "'\\''"))
-}
-
 #[cfg(test)]
 mod tests {
     use super::*;
@@ -83,13 +74,5 @@ mod tests {
             assert_eq!(base64(text.as_bytes()), expected, "{text}");
         }
         assert_eq!(base64(&[0xfb, 0xff, 0xbf]), "+/+/");
-    }
-
-    #[test]
-    fn shell_words_are_quoted_where_they_must_be() {
-        assert_eq!(shell_word("dev=src/a.rs"), "dev=src/a.rs");
-        assert_eq!(shell_word("two words"), "'two words'");
-        assert_eq!(shell_word("it's $HOME"), "'it'\\''s $HOME'");
-        assert_eq!(shell_word(""), "''");
     }
 }

@@ -17,7 +17,7 @@ function ticks(low, high, wanted) {
 function drawChart(element, chart) {
   const width = Math.max(240, element.clientWidth);
   const height = Math.round(Math.min(340, Math.max(210, width * 0.42)));
-  const box = { left: 46, right: width - 12, top: 14, bottom: height - 40 };
+  const box = { left: chart.left || 46, right: width - 12, top: 14, bottom: height - 40 };
   const [x0, x1] = chart.x;
   const [y0, y1] = chart.y;
   const px = (x) => box.left + ((x - x0) / (x1 - x0 || 1)) * (box.right - box.left);
@@ -29,7 +29,7 @@ function drawChart(element, chart) {
       make('text', { x: box.left - 8, y: py(value) + 4, class: 'axis', 'text-anchor': 'end' }, chart.yText(value)));
   }
   for (const value of ticks(x0, x1, Math.max(3, width / 90))) {
-    svg.append(make('text', { x: px(value), y: box.bottom + 18, class: 'axis', 'text-anchor': 'middle' }, String(value)));
+    svg.append(make('text', { x: px(value), y: box.bottom + 18, class: 'axis', 'text-anchor': 'middle' }, chart.xText ? chart.xText(value) : String(value)));
   }
   svg.append(make('text', { x: (box.left + box.right) / 2, y: height - 4, class: 'axis', 'text-anchor': 'middle' }, chart.xLabel));
   if (chart.mark !== undefined && chart.mark !== null) {
@@ -87,47 +87,13 @@ function drawChart(element, chart) {
   element.replaceChildren(svg);
 }
 
-// K against coverage and size.
-const chosen = page.chosen === null ? null : { x: page.chosen, text: `K = ${page.chosen}` };
-if (byId('cost-chart')) {
-  const rows = page.rows;
-  const whole = rows.at(-1).bytes;
-  const row = (k) => rows.find((one) => one.k === k);
-  const lines = [
-    { class: 'blue', points: rows.map((one) => [one.k, one.coverage_mean]), dots: true },
-    { class: 'orange dashed', points: rows.map((one) => [one.k, one.coverage_worst]), dots: true },
-  ];
-  if (whole) lines.unshift({ class: 'grey', points: rows.map((one) => [one.k, one.bytes / whole]) });
-  drawings.push(() => drawChart(byId('cost-chart'), {
-    label: 'Coverage of the routing and size of the file by the number of experts that stay; the table below has the figures',
-    x: [rows[0].k, rows.at(-1).k], y: [0, 1], yText: (value) => `${Math.round(value * 100)}%`, xLabel: 'experts that stay in each layer, K',
-    lines, mark: chosen, stops: rows.map((one) => one.k),
-    words: (k) => {
-      const { coverage_mean: mean, coverage_worst: worst, worst_layer: layer, bytes: size } = row(k);
-      return [`K = ${k}`, `${percent(mean)} of the routing on average`, `${percent(worst)} in layer ${layer}, the worst`,
-        ...(size ? [`${bytes(size)}, ${percent(size / whole)} of the file`] : [])];
-    },
-  }));
-}
+// The number of experts that the page is about.
+const chosen = page.chosen == null ? null : { x: page.chosen, text: `K = ${page.chosen}` };
 
-// K against what was measured.
-for (const [id, of, name] of [
-  ['ppl-chart', (figures) => [figures.ppl, figures.ppl_err], 'Perplexity'],
-  ['kl-chart', (figures) => figures.kl && [figures.kl.kl_mean, figures.kl.kl_err], 'Mean KL divergence'],
-]) {
-  if (!byId(id)) continue;
-  const rows = page.measured.rows.filter((row) => of(row.all)).sort((a, b) => a.k - b.k);
-  const points = rows.map((row) => [row.k, ...of(row.all)]);
-  const high = Math.max(...points.map(([, y, error]) => y + error));
-  const low = Math.min(...points.map(([, y, error]) => y - error));
-  const from = name === 'Perplexity' ? low - (high - low) * 0.08 : 0;
-  drawings.push(() => drawChart(byId(id), {
-    label: `${name} by the number of experts; the table below has the figures`,
-    x: [points[0][0], points.at(-1)[0]], y: [from, high * 1.02 || 1], yText: (value) => String(value), xLabel: 'experts in each layer, K',
-    lines: [{ class: 'blue', points, dots: true }], mark: chosen && { ...chosen, high: true }, stops: rows.map((row) => row.k),
-    words: (k) => {
-      const [, value, error] = points.find(([x]) => x === k);
-      return [`K = ${k}`, `${name} ${digits(value)} ± ${digits(error)}`];
-    },
-  }));
+// What the lines of a chart are.
+function lineKey(lines) {
+  return make('div', { class: 'key' }, ...lines.map((line) => make('span', {},
+    make('svg', { width: 26, height: 8, 'aria-hidden': 'true' },
+      line.class.includes('bare') ? make('circle', { cx: 13, cy: 4, r: 2.6, class: `dot ${line.class}` }) : make('path', { d: 'M1 4H25', class: `line ${line.class}` })),
+    line.label)));
 }

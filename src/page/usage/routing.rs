@@ -1,50 +1,29 @@
 //! The sections about where the routing goes: the heat map, the curves, how uneven the layers are.
 
 use super::Content;
-use super::escape::escape;
-use super::markup::{Row, Table, key, section};
+use crate::page::escape::escape;
+use crate::page::markup::{Row, Table, key, section, switch};
 use crate::report::steps;
 use crate::report::wording::{grouped, percent, ratio};
 use crate::usage::LayerUsage;
-use std::fmt::Write;
 
 impl Content<'_> {
     /// The heat map with its switches, and the layer that is looked at.
     pub(super) fn routing(&self) -> String {
-        let mut corpora = String::new();
         let names = self.report.corpora.iter().map(|corpus| corpus.name.as_str());
-        let several = self.report.corpora.len() > 1;
-        for (value, name) in std::iter::once((String::new(), "all together"))
-            .chain(names.enumerate().map(|(at, name)| (at.to_string(), name)))
-            .filter(|(value, _)| several || value.is_empty())
-        {
-            let checked = if value.is_empty() { " checked" } else { "" };
-            let _ = write!(
-                corpora,
-                "<label><input type=\"radio\" name=\"corpus\" value=\"{value}\"{checked}>{}</label> ",
-                escape(name)
-            );
-        }
-        let corpora = if several {
-            format!("<fieldset class=\"switch\"><legend>Corpus</legend>{corpora}</fieldset>")
-        } else {
-            String::new()
+        let all = [(String::new(), "all together")];
+        let corpora: Vec<(String, &str)> =
+            all.into_iter().chain(names.enumerate().map(|(at, name)| (at.to_string(), name))).collect();
+        let corpora = if corpora.len() > 2 { switch("Corpus", "corpus", &corpora) } else { String::new() };
+        let kept = [("kept", "what stays"), ("half", "busiest half"), ("none", "nothing")];
+        let marks = if self.page.plan.is_some() { &kept[..] } else { &[kept[2], kept[1]] };
+        let of = |choices: &[(&str, &'static str)]| -> Vec<(String, &'static str)> {
+            choices.iter().map(|&(value, words)| (value.to_owned(), words)).collect()
         };
-        let marks: String = [("kept", "what stays"), ("half", "busiest half"), ("none", "nothing")]
-            .into_iter()
-            .filter(|(value, _)| *value != "kept" || self.page.plan.is_some())
-            .map(|(value, text)| {
-                let first = if self.page.plan.is_some() { "kept" } else { "none" };
-                let checked = if value == first { " checked" } else { "" };
-                format!(
-                    "<label><input type=\"radio\" name=\"mark\" value=\"{value}\"{checked}>{text}</label> "
-                )
-            })
-            .collect();
+        let marks = switch("Stand out", "mark", &of(marks));
+        let order = switch("Columns", "order", &of(&[("id", "by id"), ("use", "busiest first")]));
         let body = format!(
-            "<div class=\"controls needs-script\">{corpora}<fieldset class=\"switch\"><legend>Stand out</legend>{marks}</fieldset>\
-             <fieldset class=\"switch\"><legend>Columns</legend><label><input type=\"radio\" name=\"order\" value=\"id\" checked>by id</label> \
-             <label><input type=\"radio\" name=\"order\" value=\"use\">busiest first</label></fieldset></div>\n\
+            "<div class=\"controls needs-script\">{corpora}{marks}{order}</div>\n\
              <figure class=\"needs-script\"><canvas id=\"heat\" tabindex=\"0\" role=\"application\" aria-roledescription=\"heat map\" \
              aria-label=\"Selections of each expert by layer. Arrow keys go from expert to expert.\"></canvas>\n\
              <figcaption class=\"key\"><span id=\"legend\"></span><span>times the even share; a row a layer, a column an expert</span></figcaption></figure>\n\

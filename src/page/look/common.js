@@ -1,9 +1,5 @@
 // What the page is about: the document that is embedded in it, and how its numbers are written.
 const page = JSON.parse(document.getElementById('moeslice-data').textContent);
-const layers = page.usage.layers.filter((layer) => layer.total.n_tokens > 0);
-const corpora = page.usage.corpora.map((corpus) => corpus.name);
-const kept = page.plan && new Map(Object.entries(page.plan.keep).map(([layer, ids]) => [Number(layer), new Set(ids)]));
-const widest = Math.max(...layers.map((layer) => layer.total.count.length));
 
 const byId = (id) => document.getElementById(id);
 const grouped = (value) => String(Math.round(value)).replace(/\B(?=(\d{3})+$)/g, ',');
@@ -17,32 +13,6 @@ const bytes = (value) => {
   while (value >= 1024 && unit < 5) { value /= 1024; unit += 1; }
   return `${unit ? value.toFixed(2) : value} ${['B', 'KiB', 'MiB', 'GiB', 'TiB', 'PiB'][unit]}`;
 };
-
-// The sums of a layer: of a corpus by its name, or of all together.
-const sumsOf = (layer, corpus) => (corpus === null ? layer.total : layer.corpora[corpus]);
-
-// The experts of a layer, the most used first: by count, then gate weight, then lower id.
-function ranking(sums) {
-  const weight = sums.weight;
-  return sums.count.map((_, id) => id).sort((a, b) =>
-    sums.count[b] - sums.count[a] || (weight ? weight[b] - weight[a] : 0) || a - b);
-}
-
-const isKept = (layer, id) => !kept || !kept.has(layer.layer) || kept.get(layer.layer).has(id);
-
-function expertLines(layer, id, corpus) {
-  const sums = sumsOf(layer, corpus);
-  const selections = sums.count.reduce((sum, count) => sum + count, 0);
-  const count = sums.count[id];
-  const even = selections / sums.count.length;
-  const rank = sums.count.filter((other, at) => other > count || (other === count && at < id)).length + 1;
-  return [
-    `Layer ${layer.layer}, expert ${id}`,
-    `${grouped(count)} of ${grouped(sums.n_tokens)} tokens${corpus === null ? '' : ` of ${corpus}`}`,
-    `${finely(selections ? count / selections : 0)} of the routing, ${even ? (count / even).toFixed(1) : '0.0'}× the even share`,
-    `rank ${rank} of ${sums.count.length}${kept ? (isKept(layer, id) ? ', stays' : ', is cut') : ''}`,
-  ];
-}
 
 // Elements, without markup from strings.
 const SVG = 'http://www.w3.org/2000/svg';

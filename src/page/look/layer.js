@@ -119,14 +119,3 @@ for (const input of document.querySelectorAll('input[name=order]')) {
   if (input.checked) state.order = input.value;
   input.addEventListener('change', () => { Object.assign(state, { order: input.value, place: -1 }); drawRouting(); });
 }
-byId('copy').addEventListener('click', async () => {
-  try {
-    await navigator.clipboard.writeText(byId('command').textContent);
-    byId('copy').textContent = 'Copied';
-  } catch {
-    getSelection().selectAllChildren(byId('command'));
-  }
-});
-document.documentElement.classList.add('drawn');
-drawnWidth = document.documentElement.clientWidth;
-drawAll();

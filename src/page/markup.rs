@@ -1,4 +1,4 @@
-//! Pieces of markup that several sections have.
+//! Pieces of markup that several pages have.
 
 use super::escape::escape;
 use std::fmt::Write;
@@ -58,6 +58,57 @@ impl Table<'_> {
     pub(super) fn folded(&self, summary: &str) -> String {
         format!("<details><summary>{}</summary>{}</details>\n", escape(summary), self.html())
     }
+}
+
+/// The head of a page: what kind of page it is, what it is about, and a line on that.
+pub(super) fn header(kicker: &str, subject: &str, sub: &str) -> String {
+    format!(
+        "<header><p class=\"kicker\">{}</p>\n<h1>{}</h1>\n<p class=\"sub\">{}</p></header>\n",
+        escape(kicker),
+        escape(subject),
+        escape(sub)
+    )
+}
+
+/// The answer before anything else: the claim, a line below it, and figures as tiles (name, value, note).
+pub(super) fn answer(
+    claim: &str,
+    sub: &str,
+    tiles: &[(&str, String, String)],
+    without_script: &str,
+) -> String {
+    let tile = |(name, value, note): &(&str, String, String)| {
+        let (name, value, note) = (escape(name), escape(value), escape(note));
+        format!("<div class=\"tile\"><dt>{name}</dt><dd>{value} <small>{note}</small></dd></div>\n")
+    };
+    format!(
+        "<section class=\"answer\" aria-label=\"The answer\"><p class=\"claim\">{}</p>\n<p class=\"sub\">{}</p>\n\
+         <dl class=\"tiles\">{}</dl>\n<noscript><p class=\"note warn\">{}</p></noscript></section>\n",
+        escape(claim),
+        escape(sub),
+        tiles.iter().map(tile).collect::<String>(),
+        escape(without_script)
+    )
+}
+
+/// Choices of which one holds, as buttons: the name that the script knows them by, and value and words of each. The
+/// first holds.
+pub(super) fn switch(legend: &str, name: &str, choices: &[(String, &str)]) -> String {
+    let mut out = format!("<fieldset class=\"switch\"><legend>{}</legend>", escape(legend));
+    for (at, (value, words)) in choices.iter().enumerate() {
+        let checked = if at == 0 { " checked" } else { "" };
+        let (value, words) = (escape(value), escape(words));
+        let _ = write!(
+            out,
+            "<label><input type=\"radio\" name=\"{name}\" value=\"{value}\"{checked}>{words}</label> "
+        );
+    }
+    out + "</fieldset>"
+}
+
+/// Lines of small print.
+pub(super) fn notes<'a>(lines: impl IntoIterator<Item = &'a str>) -> String {
+    lines.into_iter().map(|line| format!("<p class=\"note\">{}</p>\n", escape(line))).collect()
 }
 
 /// A section with a heading and, below it, a note.

@@ -1,22 +1,18 @@
 //! The head of a page: what it is about, and the answer before anything else.
 
 use super::Content;
-use super::escape::escape;
+use crate::page::markup;
 use crate::report::wording::{digits, grouped, percent};
 use crate::units::ByteCount;
 
 impl Content<'_> {
     pub(super) fn header(&self) -> String {
         let model = &self.report.model;
-        format!(
-            "<header><p class=\"kicker\">Which experts your texts activate</p>\n<h1>{}</h1>\n<p class=\"sub\">{}, {} layers of {} \
-             experts, {} used for a token</p></header>\n",
-            escape(&model.file),
-            escape(&model.architecture),
-            model.layers,
-            model.n_expert,
-            model.n_expert_used
-        )
+        let sub = format!(
+            "{}, {} layers of {} experts, {} used for a token",
+            model.architecture, model.layers, model.n_expert, model.n_expert_used
+        );
+        markup::header("Which experts your texts activate", &model.file, &sub)
     }
 
     /// The claim, a line below it, and the figures as tiles.
@@ -49,25 +45,9 @@ impl Content<'_> {
                 self.report.meaning.clone(),
             ),
         };
-        let tiles: String = self
-            .tiles()
-            .iter()
-            .map(|(name, value, note)| {
-                format!(
-                    "<div class=\"tile\"><dt>{}</dt><dd>{} <small>{}</small></dd></div>\n",
-                    escape(name),
-                    escape(value),
-                    escape(note)
-                )
-            })
-            .collect();
-        format!(
-            "<section class=\"answer\" aria-label=\"The answer\"><p class=\"claim\">{}</p>\n<p class=\"sub\">{}</p>\n<dl class=\"tiles\">{tiles}</dl>\n\
-             <noscript><p class=\"note warn\">The figures are drawn by a script, which is switched off here. The tables have \
-             all that they show, but single experts.</p></noscript></section>\n",
-            escape(&claim),
-            escape(&sub)
-        )
+        let without_script = "The figures are drawn by a script, which is switched off here. The tables have all that they \
+                              show, but single experts.";
+        markup::answer(&claim, &sub, &self.tiles(), without_script)
     }
 
     fn tiles(&self) -> Vec<(&'static str, String, String)> {
