@@ -124,6 +124,11 @@ impl<'g> Node<'g> {
         self.tensor().op == ffi::GGML_OP_MUL_MAT_ID
     }
 
+    /// Whether the node is a softmax that the processor computes, as [`Node::softmax`] does.
+    pub fn is_softmax_in_host_memory(&self) -> bool {
+        self.tensor().op == ffi::GGML_OP_SOFT_MAX && self.is_in_host_memory()
+    }
+
     fn buffer(&self) -> ffi::ggml_backend_buffer_t {
         let tensor = self.tensor();
         // SAFETY: a view's source is a tensor of the same graph.
@@ -216,6 +221,18 @@ impl<'g> Node<'g> {
         self.guarded(|error, size| {
             // SAFETY: by this function's contract.
             unsafe { ffi::moeslice_tensor_set(self.raw, values, 0, bytes, error, size) }
+        })
+    }
+
+    /// Replaces each row of `width` numbers by its softmax, in every bit as the processor computes it in a graph.
+    ///
+    /// # Errors
+    /// When llama.cpp fails.
+    pub fn softmax(&self, rows: &mut [f32], width: usize) -> Result<(), ObserveError> {
+        let n = rows.len().checked_div(width).unwrap_or(0);
+        self.guarded(|error, size| {
+            // SAFETY: `rows` holds `n` rows of `width` numbers, and nobody else uses them meanwhile.
+            unsafe { ffi::moeslice_softmax(rows.as_mut_ptr(), width as i64, n as i64, error, size) }
         })
     }
 
