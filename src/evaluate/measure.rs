@@ -8,6 +8,12 @@ use super::softmax::{Normaliser, difference};
 use crate::llama::Observer;
 use crate::progress::Progress;
 use crate::windows::{Window, for_rows};
+use std::cell::RefCell;
+
+thread_local! {
+    /// A row of the base, decoded.
+    static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The losses of a measurement, by corpus and in the order of the tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -88,7 +94,6 @@ fn losses_of(
     if let Some(reference) = reference.as_deref_mut() {
         reference.begin(group)?;
     }
-    let n_vocab = scorer.n_vocab();
     let mut losses = Vec::new();
     scorer.run(group, observer, &mut |rows, threads| {
         let base = match reference.as_deref_mut() {
@@ -100,15 +105,12 @@ fn losses_of(
             let normaliser = Normaliser::of(logits)?;
             let target = usize::try_from(rows.targets[at]).ok()?;
             let base = match base {
-                Some(base) => {
-                    let base = &base[at * n_vocab..(at + 1) * n_vocab];
+                Some(base) => Some(SCRATCH.with_borrow_mut(|scratch| {
+                    let base = base.row(at, scratch)?;
                     let found = difference(logits, normaliser, base);
-                    Some(BaseLoss {
-                        nll: -f64::from(*base.get(target)?),
-                        kl: found.kl,
-                        same_top: found.same_top,
-                    })
-                }
+                    let nll = -f64::from(*base.get(target)?);
+                    Some(BaseLoss { nll, kl: found.kl, same_top: found.same_top })
+                })?),
                 None => None,
             };
             let nll = -f64::from(normaliser.log_probability(*logits.get(target)?));
