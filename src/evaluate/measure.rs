@@ -23,6 +23,11 @@ pub struct Losses {
 }
 
 impl Losses {
+    /// Tokens that were scored.
+    pub fn n_scored(&self) -> usize {
+        self.corpora.iter().map(Vec::len).sum()
+    }
+
     /// The figures of all corpora together.
     pub fn all(&self) -> Option<Figures> {
         Figures::of(self.corpora.iter().flatten())
@@ -46,10 +51,10 @@ pub fn measure(
     observer: &mut dyn Observer,
     progress: &mut dyn Progress,
 ) -> Result<Losses, EvalError> {
-    measure_until(scorer, corpora, reference, observer, &|_| false, progress).map(Option::unwrap_or_default)
+    measure_until(scorer, corpora, reference, observer, &|_| false, progress)
 }
 
-/// As [`measure`], but ends with nothing as soon as `is_enough` says so of the losses up to then.
+/// As [`measure`], but ends as soon as `is_enough` says so of the losses up to then, and gives those.
 ///
 /// # Errors
 /// As [`measure`].
@@ -60,7 +65,7 @@ pub fn measure_until(
     observer: &mut dyn Observer,
     is_enough: &dyn Fn(&Losses) -> bool,
     progress: &mut dyn Progress,
-) -> Result<Option<Losses>, EvalError> {
+) -> Result<Losses, EvalError> {
     if let Some(reference) = reference.as_deref_mut() {
         reference.rewind()?;
     }
@@ -75,13 +80,13 @@ pub fn measure_until(
             let found = losses_of(scorer, group, reference.as_deref_mut(), observer)?;
             losses.corpora.last_mut().into_iter().for_each(|losses| losses.extend_from_slice(&found));
             if is_enough(&losses) {
-                return Ok(None);
+                return Ok(losses);
             }
             done += group.iter().map(|window| window.tokens.len() as u64).sum::<u64>();
             progress.update(done, total);
         }
     }
-    Ok(Some(losses))
+    Ok(losses)
 }
 
 /// The losses of the tokens of one group.
