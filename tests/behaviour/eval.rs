@@ -100,6 +100,19 @@ fn a_model_does_not_differ_from_itself() {
 }
 
 #[test]
+fn noise_is_shown_and_is_little_beside_a_cut() {
+    let folder = folder();
+    let usage = folder.path().join("u.json");
+    profile(&usage);
+    let mut command = eval(&demo());
+    command.arg("-f").arg(dev()).args(["--chunks", "4", "--noise", "32", "--keep", "16", "--usage"]);
+    let found = evaluation(command.arg(&usage));
+    assert_eq!(found["noise"]["against"], "in ubatches of 32 tokens");
+    let noise = kl(&found["noise"]);
+    assert!(noise > 0.0 && noise * 10.0 < kl(&found["rows"][1]), "{found}");
+}
+
+#[test]
 fn a_bound_on_the_divergence_holds_for_the_written_file() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
