@@ -2,12 +2,14 @@
 
 #include "guarded.h"
 #include "fit.h"
+#include "ggml-cpu.h"
 #include "llama-ext.h"
 #include "llama-model.h"
 #include "log.h"
 
 #include <memory>
 #include <stdexcept>
+#include <vector>
 
 llama_model * moeslice_model_load(const char ** paths, size_t n_paths, llama_model_params params, char * error, size_t error_size) {
     return guarded<llama_model *>(nullptr, error, error_size, [&] {
@@ -91,6 +93,24 @@ int32_t moeslice_tensor_get_2d(const ggml_tensor * tensor, void * data, size_t o
 int32_t moeslice_tensor_set(ggml_tensor * tensor, const void * data, size_t offset, size_t size, char * error, size_t error_size) {
     return guarded<int32_t>(MOESLICE_THREW, error, error_size, [&] {
         ggml_backend_tensor_set(tensor, data, offset, size);
+        return 0;
+    });
+}
+
+int32_t moeslice_softmax(float * rows, int64_t width, int64_t n, char * error, size_t error_size) {
+    return guarded<int32_t>(MOESLICE_THREW, error, error_size, [&] {
+        const size_t memory = 2 * ggml_tensor_overhead() + ggml_graph_overhead_custom(8, false);
+        std::unique_ptr<ggml_context, decltype(&ggml_free)> context(ggml_init({ memory, nullptr, true }), ggml_free);
+        ggml_tensor * in = ggml_new_tensor_2d(context.get(), GGML_TYPE_F32, width, n);
+        in->data         = rows;
+        ggml_cgraph * graph = ggml_new_graph_custom(context.get(), 8, false);
+        ggml_build_forward_expand(graph, ggml_soft_max_inplace(context.get(), in));
+        ggml_cplan           plan = ggml_graph_plan(graph, 1, nullptr);
+        std::vector<uint8_t> work(plan.work_size);
+        plan.work_data = work.data();
+        if (ggml_graph_compute(graph, &plan) != GGML_STATUS_SUCCESS) {
+            throw std::runtime_error("the softmax was not computed");
+        }
         return 0;
     });
 }

@@ -41,6 +41,9 @@ int32_t moeslice_tensor_get(const struct ggml_tensor * tensor, void * data, size
 int32_t moeslice_tensor_get_2d(const struct ggml_tensor * tensor, void * data, size_t offset, size_t size, size_t n_copies, size_t stride_tensor, size_t stride_data, char * error, size_t error_size);
 int32_t moeslice_tensor_set(struct ggml_tensor * tensor, const void * data, size_t offset, size_t size, char * error, size_t error_size);
 
+// Replaces each of `n` rows of `width` numbers by its softmax, as llama.cpp's processor backend computes it.
+int32_t moeslice_softmax(float * rows, int64_t width, int64_t n, char * error, size_t error_size);
+
 // Whether each token attends only to those before it.
 bool moeslice_model_is_causal(const struct llama_model * model);
 // Whether an indexer chooses which cells of the keys and values a token attends to.

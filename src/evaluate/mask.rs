@@ -10,6 +10,10 @@ use thiserror::Error;
 /// Writes -inf into the router nodes of the experts that do not stay, so that the whole model computes what the cut
 /// one would.
 ///
+/// The sum of a softmax depends in its last bits on where its terms stand, and quantised models make more of that in every
+/// layer. So where the processor computes it, the softmax is computed once more over just the scores that stay: the cut
+/// file then gives the same numbers in every bit.
+///
 /// Which nodes that takes is part of the table of architectures ([`crate::arch::Mask`]). Layers that look their
 /// experts up by token have no scores to overwrite: there the ids themselves are replaced as in a cut table.
 pub struct ExpertMask {
@@ -18,6 +22,10 @@ pub struct ExpertMask {
     proven: bool,
     values: Vec<f32>,
     ids: Vec<i32>,
+    /// Whether the gate weights are a softmax of the scores that are masked.
+    by_softmax: bool,
+    /// The layer whose scores were masked last, and those of them that stay, row by row.
+    staying: Option<(u32, Vec<f32>)>,
 }
 
 struct MaskedLayer {
@@ -100,7 +108,9 @@ impl ExpertMask {
             Some((layer.layer, masked))
         });
         let layers = cut.collect();
-        Ok(Self { sites, layers, proven, values: Vec::new(), ids: Vec::new() })
+        let by_softmax = experts.gate == Some(GatingFunction::Softmax) && !sites.contains(&Site::Probs);
+        let (values, ids) = (Vec::new(), Vec::new());
+        Ok(Self { sites, layers, proven, values, ids, by_softmax, staying: None })
     }
 
     /// Whether masked models of the architecture have been compared with cut ones.
@@ -153,6 +163,7 @@ impl Observer for ExpertMask {
         let Some((site, layer)) = node.site() else { return false };
         self.layers.get(&layer).is_some_and(|masked| match masked.table {
             Some(_) => site == Site::Topk,
+            None if site == Site::Probs && self.by_softmax => node.is_softmax_in_host_memory(),
             None => self.sites.contains(&site),
         })
     }
@@ -160,7 +171,6 @@ impl Observer for ExpertMask {
     fn observe(&mut self, node: &mut Node<'_>) -> Result<(), ObserveError> {
         let Some((site, layer)) = node.site() else { return Ok(()) };
         let Some(masked) = self.layers.get_mut(&layer) else { return Ok(()) };
-        masked.reached.insert(site);
         let n_expert = masked.stays.len();
         let width = node.dims()[0];
         let wrong_width = |expected: usize| ObserveError::Layout {
@@ -171,13 +181,29 @@ impl Observer for ExpertMask {
             if width != n_expert {
                 return Err(wrong_width(n_expert));
             }
-            node.read_floats(&mut self.values)?;
-            for scores in self.values.chunks_exact_mut(n_expert) {
-                let removed = scores.iter_mut().zip(&masked.stays).filter(|(_, stays)| !**stays);
-                removed.for_each(|(score, _)| *score = f32::NEG_INFINITY);
+            if site == Site::Probs && self.by_softmax {
+                return match self.staying.take() {
+                    Some((of, staying)) if of == layer => write_softmax(node, staying, &masked.stays),
+                    _ => Ok(()),
+                };
             }
+            masked.reached.insert(site);
+            node.read_floats(&mut self.values)?;
+            let mut staying = self.staying.take().map_or_else(Vec::new, |(_, staying)| staying);
+            staying.clear();
+            for scores in self.values.chunks_exact_mut(n_expert) {
+                for (score, &stays) in scores.iter_mut().zip(&masked.stays) {
+                    if stays {
+                        staying.push(*score);
+                    } else {
+                        *score = f32::NEG_INFINITY;
+                    }
+                }
+            }
+            self.staying = Some((layer, staying));
             return node.write_floats(&self.values);
         };
+        masked.reached.insert(site);
         if width != masked.n_expert_used {
             return Err(wrong_width(masked.n_expert_used));
         }
@@ -193,4 +219,17 @@ impl Observer for ExpertMask {
         }
         node.write_ids(&self.ids)
     }
+}
+
+/// Writes the softmax of the scores that stay into a node of all experts' probabilities.
+fn write_softmax(node: &mut Node<'_>, mut staying: Vec<f32>, stays: &[bool]) -> Result<(), ObserveError> {
+    let kept = stays.iter().filter(|&&stays| stays).count();
+    node.softmax(&mut staying, kept)?;
+    let rows = staying.len() / kept.max(1);
+    let mut probabilities = staying.into_iter();
+    let rows = std::iter::repeat_n(stays, rows).flatten();
+    let values: Vec<f32> =
+        rows.map(|&stays| if stays { probabilities.next().unwrap_or(0.0) } else { 0.0 }).collect();
+    // Another number of rows than were masked is refused here.
+    node.write_floats(&values)
 }

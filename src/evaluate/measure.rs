@@ -8,6 +8,12 @@ use super::softmax::{Normaliser, difference};
 use crate::llama::Observer;
 use crate::progress::Progress;
 use crate::windows::{Window, for_rows};
+use std::cell::RefCell;
+
+thread_local! {
+    /// A row of the base, decoded.
+    static SCRATCH: RefCell<Vec<f32>> = const { RefCell::new(Vec::new()) };
+}
 
 /// The losses of a measurement, by corpus and in the order of the tokens.
 #[derive(Clone, Debug, Default, PartialEq)]
@@ -17,6 +23,11 @@ pub struct Losses {
 }
 
 impl Losses {
+    /// Tokens that were scored.
+    pub fn n_scored(&self) -> usize {
+        self.corpora.iter().map(Vec::len).sum()
+    }
+
     /// The figures of all corpora together.
     pub fn all(&self) -> Option<Figures> {
         Figures::of(self.corpora.iter().flatten())
@@ -40,10 +51,10 @@ pub fn measure(
     observer: &mut dyn Observer,
     progress: &mut dyn Progress,
 ) -> Result<Losses, EvalError> {
-    measure_until(scorer, corpora, reference, observer, &|_| false, progress).map(Option::unwrap_or_default)
+    measure_until(scorer, corpora, reference, observer, &|_| false, progress)
 }
 
-/// As [`measure`], but ends with nothing as soon as `is_enough` says so of the losses up to then.
+/// As [`measure`], but ends as soon as `is_enough` says so of the losses up to then, and gives those.
 ///
 /// # Errors
 /// As [`measure`].
@@ -54,7 +65,7 @@ pub fn measure_until(
     observer: &mut dyn Observer,
     is_enough: &dyn Fn(&Losses) -> bool,
     progress: &mut dyn Progress,
-) -> Result<Option<Losses>, EvalError> {
+) -> Result<Losses, EvalError> {
     if let Some(reference) = reference.as_deref_mut() {
         reference.rewind()?;
     }
@@ -69,13 +80,13 @@ pub fn measure_until(
             let found = losses_of(scorer, group, reference.as_deref_mut(), observer)?;
             losses.corpora.last_mut().into_iter().for_each(|losses| losses.extend_from_slice(&found));
             if is_enough(&losses) {
-                return Ok(None);
+                return Ok(losses);
             }
             done += group.iter().map(|window| window.tokens.len() as u64).sum::<u64>();
             progress.update(done, total);
         }
     }
-    Ok(Some(losses))
+    Ok(losses)
 }
 
 /// The losses of the tokens of one group.
@@ -88,7 +99,6 @@ fn losses_of(
     if let Some(reference) = reference.as_deref_mut() {
         reference.begin(group)?;
     }
-    let n_vocab = scorer.n_vocab();
     let mut losses = Vec::new();
     scorer.run(group, observer, &mut |rows, threads| {
         let base = match reference.as_deref_mut() {
@@ -100,15 +110,12 @@ fn losses_of(
             let normaliser = Normaliser::of(logits)?;
             let target = usize::try_from(rows.targets[at]).ok()?;
             let base = match base {
-                Some(base) => {
-                    let base = &base[at * n_vocab..(at + 1) * n_vocab];
+                Some(base) => Some(SCRATCH.with_borrow_mut(|scratch| {
+                    let base = base.row(at, scratch)?;
                     let found = difference(logits, normaliser, base);
-                    Some(BaseLoss {
-                        nll: -f64::from(*base.get(target)?),
-                        kl: found.kl,
-                        same_top: found.same_top,
-                    })
-                }
+                    let nll = -f64::from(*base.get(target)?);
+                    Some(BaseLoss { nll, kl: found.kl, same_top: found.same_top })
+                })?),
                 None => None,
             };
             let nll = -f64::from(normaliser.log_probability(*logits.get(target)?));

@@ -5,12 +5,15 @@ mod bound;
 mod document;
 #[cfg(feature = "llama")]
 mod error;
+mod exchange;
 mod figures;
 #[cfg(feature = "llama")]
 mod mask;
 #[cfg(feature = "llama")]
 mod measure;
 mod pair;
+#[cfg(feature = "llama")]
+mod probes;
 #[cfg(feature = "llama")]
 mod reference;
 #[cfg(feature = "llama")]
@@ -30,6 +33,7 @@ pub use bound::{WithinBound, smallest_within};
 pub use document::{
     EVAL_SCHEMA, EvalRow, EvalRun, EvaluatedCorpus, Evaluation, EvaluationError, Knee, Noise, Seen,
 };
+pub use exchange::{Exchange, Margin, exchanged, margins};
 pub use figures::{BaseLoss, Figures, KlFigures, Mean, TokenLoss};
 pub use pair::{NotOfOneModel, check_base};
 
@@ -42,7 +46,7 @@ pub use measure::{Losses, measure, measure_and_keep, measure_until};
 #[cfg(feature = "llama")]
 pub use reference::{InStep, Reference, StoredRows};
 #[cfg(feature = "llama")]
-pub use refine::{Exchange, Refined, exchanged, exchanges, is_better, refine};
+pub use refine::{Refined, is_better, refine};
 #[cfg(feature = "llama")]
 pub use scorer::{EvalCorpus, Scorer, Unobserved, scored};
 #[cfg(feature = "llama")]

@@ -4,7 +4,7 @@ use super::EvalError;
 use super::figures::TokenLoss;
 use super::scorer::{Rows, Scorer, Unobserved};
 use super::softmax::Normaliser;
-use crate::windows::{Window, for_rows};
+use crate::windows::{Window, fill_rows};
 use std::fs::File;
 use std::io::{BufReader, BufWriter, Read, Seek, Write};
 
@@ -17,7 +17,7 @@ const ROW_HEAD: usize = 8;
 
 /// How log-probabilities lie in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
-enum Width {
+pub(super) enum Width {
     /// F32.
     Exact,
     /// 16 bits over the range of the row.
@@ -31,7 +31,32 @@ pub struct StoredRows {
     width: Width,
     n_vocab: usize,
     bytes: Vec<u8>,
-    rows: Vec<f32>,
+}
+
+/// Some rows of log-probabilities of the base, one behind another.
+#[derive(Clone, Copy)]
+pub(super) enum BaseRows<'r> {
+    /// As they are.
+    Plain { n_vocab: usize, rows: &'r [f32] },
+    /// As they lie in the file.
+    Encoded { width: Width, row_bytes: usize, bytes: &'r [u8] },
+}
+
+impl<'r> BaseRows<'r> {
+    /// The row at a place, in `scratch` where it has to be decoded.
+    pub(super) fn row<'a>(&self, at: usize, scratch: &'a mut Vec<f32>) -> Option<&'a [f32]>
+    where
+        'r: 'a,
+    {
+        match *self {
+            BaseRows::Plain { n_vocab, rows } => rows.get(at * n_vocab..(at + 1) * n_vocab),
+            BaseRows::Encoded { width, row_bytes, bytes } => {
+                scratch.clear();
+                decode(width, bytes.get(at * row_bytes..(at + 1) * row_bytes)?, scratch);
+                Some(scratch)
+            }
+        }
+    }
 }
 
 impl StoredRows {
@@ -54,27 +79,24 @@ impl StoredRows {
             width: if exact { Width::Exact } else { Width::Compact },
             n_vocab,
             bytes: Vec::new(),
-            rows: Vec::new(),
         })
     }
 
     /// Appends rows; gives the losses of the tokens that they foresee.
     pub(super) fn push(&mut self, rows: &Rows<'_>, threads: usize) -> Result<Vec<TokenLoss>, EvalError> {
-        let width = self.width;
-        let encoded = for_rows(rows.logits.len(), threads, |at| {
+        let (width, row_bytes) = (self.width, self.row_bytes());
+        self.bytes.resize(rows.logits.len() * row_bytes, 0);
+        let losses = fill_rows(&mut self.bytes, row_bytes, threads, |at, bytes| {
             let logits = rows.logits[at];
             let normaliser = Normaliser::of(logits)?;
+            encode(width, normaliser, logits, bytes);
             let target = usize::try_from(rows.targets[at]).ok()?;
             let nll = -f64::from(normaliser.log_probability(*logits.get(target)?));
-            Some((TokenLoss { nll, base: None }, encode(width, normaliser, logits)))
+            Some(TokenLoss { nll, base: None })
         });
+        let losses = losses.into_iter().collect::<Option<Vec<_>>>().ok_or(EvalError::NotNumbers)?;
         let file = self.file.as_mut().ok_or(EvalError::NoLogits)?;
-        let mut losses = Vec::with_capacity(encoded.len());
-        for row in encoded {
-            let (loss, bytes) = row.ok_or(EvalError::NotNumbers)?;
-            file.write_all(&bytes).map_err(EvalError::Store)?;
-            losses.push(loss);
-        }
+        file.write_all(&self.bytes).map_err(EvalError::Store)?;
         Ok(losses)
     }
 
@@ -91,38 +113,43 @@ impl StoredRows {
         self.reader.as_mut().map_or(Ok(()), |reader| reader.rewind().map_err(EvalError::Store))
     }
 
-    /// The next `n` rows.
-    fn rows(&mut self, n: usize) -> Result<&[f32], EvalError> {
-        let reader = self.reader.as_mut().ok_or(EvalError::NoLogits)?;
-        let row_bytes = match self.width {
+    fn row_bytes(&self) -> usize {
+        match self.width {
             Width::Exact => self.n_vocab * 4,
             Width::Compact => self.n_vocab * 2 + ROW_HEAD,
-        };
+        }
+    }
+
+    /// The next `n` rows.
+    fn rows(&mut self, n: usize) -> Result<BaseRows<'_>, EvalError> {
+        let row_bytes = self.row_bytes();
+        let reader = self.reader.as_mut().ok_or(EvalError::NoLogits)?;
         self.bytes.resize(n * row_bytes, 0);
         reader.read_exact(&mut self.bytes).map_err(EvalError::Store)?;
-        self.rows.clear();
-        for row in self.bytes.chunks_exact(row_bytes) {
-            decode(self.width, row, &mut self.rows);
-        }
-        Ok(&self.rows)
+        Ok(BaseRows::Encoded { width: self.width, row_bytes, bytes: &self.bytes })
     }
 }
 
-fn encode(width: Width, normaliser: Normaliser, logits: &[f32]) -> Vec<u8> {
+/// Writes a row of log-probabilities into the bytes that it takes.
+fn encode(width: Width, normaliser: Normaliser, logits: &[f32], bytes: &mut [u8]) {
     let log_probabilities = logits.iter().map(|&logit| normaliser.log_probability(logit));
     if width == Width::Exact {
-        return log_probabilities.flat_map(f32::to_le_bytes).collect();
+        let numbers = bytes.as_chunks_mut::<4>().0.iter_mut();
+        return numbers.zip(log_probabilities).for_each(|(bytes, p)| *bytes = p.to_le_bytes());
     }
     let top = -normaliser.log_sum;
-    let least = logits.iter().map(|&logit| normaliser.log_probability(logit)).fold(top, f32::min);
-    let least = least.max(top - RANGE);
+    let least = logits.iter().fold(f32::INFINITY, |least, &logit| if logit < least { logit } else { least });
+    let least = normaliser.log_probability(least).clamp(top - RANGE, top);
     let step = (top - least) / f32::from(u16::MAX);
-    let mut bytes = Vec::with_capacity(logits.len() * 2 + ROW_HEAD);
-    bytes.extend(least.to_le_bytes());
-    bytes.extend(step.to_le_bytes());
-    // A row of equal logits has no step; its numbers are 0, as the cast makes of what is no number.
-    bytes.extend(log_probabilities.flat_map(|p| (((p - least) / step).round() as u16).to_le_bytes()));
-    bytes
+    let (head, numbers) = bytes.split_at_mut(ROW_HEAD);
+    head.as_chunks_mut::<4>().0.iter_mut().zip([least, step]).for_each(|(to, one)| *to = one.to_le_bytes());
+    // A row of equal logits has no step; its numbers are 0, as the cast makes of what is no number. The cast cuts off what
+    // stands behind the point, and makes 0 of what is below.
+    let per_step = step.recip();
+    let numbers = numbers.as_chunks_mut::<2>().0.iter_mut();
+    numbers
+        .zip(log_probabilities)
+        .for_each(|(bytes, p)| *bytes = (((p - least) * per_step + 0.5) as u16).to_le_bytes());
 }
 
 fn decode(width: Width, row: &[u8], into: &mut Vec<f32>) {
@@ -172,27 +199,26 @@ impl<'m> Reference<'m> {
         rows.clear();
         *next = 0;
         scorer.run(group, &mut Unobserved, &mut |found, threads| {
-            let written = for_rows(found.logits.len(), threads, |at| {
-                let logits = found.logits[at];
-                let mut row = vec![0.0; logits.len()];
-                Normaliser::of(logits)?.write(logits, &mut row);
-                Some(row)
+            let n_vocab = found.logits.first().map_or(1, |row| row.len());
+            let begin = rows.len();
+            rows.resize(begin + found.logits.len() * n_vocab, 0.0);
+            let written = fill_rows(&mut rows[begin..], n_vocab, threads, |at, row| {
+                Normaliser::of(found.logits[at]).map(|normaliser| normaliser.write(found.logits[at], row))
             });
-            for row in written {
-                rows.extend(row.ok_or(EvalError::NotNumbers)?);
-            }
-            Ok(())
+            written.into_iter().collect::<Option<()>>().ok_or(EvalError::NotNumbers)
         })
     }
 
-    /// The next `n` rows of log-probabilities.
-    pub(super) fn rows(&mut self, n: usize) -> Result<&[f32], EvalError> {
+    /// The next `n` rows.
+    pub(super) fn rows(&mut self, n: usize) -> Result<BaseRows<'_>, EvalError> {
         match self {
             Reference::Stored(stored) => stored.rows(n),
             Reference::InStep(InStep { scorer, rows, next }) => {
+                let n_vocab = scorer.n_vocab();
                 let begin = *next;
-                *next += n * scorer.n_vocab();
-                rows.get(begin..*next).ok_or(EvalError::NoLogits)
+                *next += n * n_vocab;
+                let rows = rows.get(begin..*next).ok_or(EvalError::NoLogits)?;
+                Ok(BaseRows::Plain { n_vocab, rows })
             }
         }
     }
@@ -202,13 +228,20 @@ impl<'m> Reference<'m> {
 mod tests {
     use super::*;
 
+    fn encoded(width: Width, logits: &[f32]) -> Vec<u8> {
+        let mut stored = StoredRows::new(logits.len(), 1).unwrap();
+        stored.width = width;
+        let mut bytes = vec![0xff; stored.row_bytes()];
+        encode(width, Normaliser::of(logits).unwrap(), logits, &mut bytes);
+        bytes
+    }
+
     #[test]
     fn compact_rows_are_within_a_step_of_the_exact_ones() {
         let logits: Vec<f32> = (0..999).map(|at| ((at * 37) % 101) as f32 / 9.0 - 5.0).collect();
-        let normaliser = Normaliser::of(&logits).unwrap();
         let (mut exact, mut compact) = (Vec::new(), Vec::new());
-        decode(Width::Exact, &encode(Width::Exact, normaliser, &logits), &mut exact);
-        decode(Width::Compact, &encode(Width::Compact, normaliser, &logits), &mut compact);
+        decode(Width::Exact, &encoded(Width::Exact, &logits), &mut exact);
+        decode(Width::Compact, &encoded(Width::Compact, &logits), &mut compact);
         assert_eq!(exact.len(), 999);
         for (a, b) in exact.iter().zip(&compact) {
             assert!((a - b).abs() < 16.0 / 65535.0, "{a} {b}");
@@ -217,9 +250,8 @@ mod tests {
 
     #[test]
     fn a_row_of_equal_logits_survives() {
-        let normaliser = Normaliser::of(&[2.0; 8]).unwrap();
         let mut rows = Vec::new();
-        decode(Width::Compact, &encode(Width::Compact, normaliser, &[2.0; 8]), &mut rows);
+        decode(Width::Compact, &encoded(Width::Compact, &[2.0; 8]), &mut rows);
         assert!(rows.iter().all(|p| (p - (1.0f32 / 8.0).ln()).abs() < 1e-6), "{rows:?}");
     }
 }

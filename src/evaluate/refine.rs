@@ -1,27 +1,17 @@
 //! A plan made better by trial: experts next to the cut are exchanged, and what helps stays.
 
+use super::exchange::{Exchange, Margin, exchanged};
 use super::figures::TokenLoss;
 use super::measure::Losses;
+use super::probes::Probes;
 use super::{EvalError, Mean, WhatIf};
-use crate::moe::{ExpertLayer, Experts, KeptExperts, LayerKind};
+use crate::moe::KeptExperts;
 use crate::progress::{Progress, Silent};
-use crate::score::LayerScores;
-use std::collections::{BTreeMap, BTreeSet};
+use std::collections::BTreeSet;
 use std::time::Instant;
 
-/// An exchange counts as better when the mean divergence falls by so many standard errors of the difference.
+/// A trial counts as better when the mean divergence falls by so many standard errors of the difference.
 const BEYOND_NOISE: f64 = 2.0;
-
-/// Two experts of a layer, one of which leaves for the other.
-#[derive(Clone, Copy, Debug, PartialEq, Eq, PartialOrd, Ord)]
-pub struct Exchange {
-    /// The layer.
-    pub layer: u32,
-    /// The expert that leaves.
-    pub leaves: u32,
-    /// The expert that stays in its place.
-    pub enters: u32,
-}
 
 /// How far a search has come.
 #[derive(Clone, Debug)]
@@ -34,123 +24,169 @@ pub struct Refined {
     pub kl_before: f64,
     /// The exchanges that were accepted, in their order.
     pub accepted: Vec<Exchange>,
-    /// Exchanges that were tried.
+    /// Plans that were tried.
     pub tried: usize,
+    /// What the trials cost, in evaluations of all the texts of the search: most trials end early.
+    pub evaluations: f64,
     /// Whether no exchange is left to try: neither time nor the user ended the search.
     pub exhausted: bool,
 }
 
-/// The order of trials: pairs of a kept and a dropped expert of one layer, nearest to the cut first, layer by layer.
+/// Why a search ends.
+enum End {
+    /// The time is over, or the user interrupts.
+    Stopped,
+    Failed(EvalError),
+}
+
+impl From<EvalError> for End {
+    fn from(error: EvalError) -> Self {
+        if error.is_interrupt() { End::Stopped } else { End::Failed(error) }
+    }
+}
+
+/// Searches for a better plan than `start` until no exchange is left to try, `deadline` has passed, or the user interrupts.
+/// `margins` says what lies next to the cut. A trial is accepted when the mean divergence falls beyond the noise of
+/// the difference, token by token; `accepted` is told of each, and how many exchanges it made, so that nothing is lost.
 ///
-/// The first pairs are those whose scores say least about which of the two should stay. Groups of a router keep their
-/// numbers, so both experts of a pair are of one group, and pinned experts do not leave.
-pub fn exchanges(
-    experts: &Experts,
-    scores: &BTreeMap<u32, LayerScores>,
-    keep: &KeptExperts,
-    is_pinned: &dyn Fn(u32, u32) -> bool,
-    depth: usize,
-) -> Vec<Exchange> {
-    let groups = experts.effective_groups().map_or(1, |groups| groups.count);
-    let mut found = Vec::new();
-    let cut = |layer: &&ExpertLayer| {
-        keep.layer(layer.layer).is_some_and(|ids| ids.len() < layer.n_expert as usize)
-            && layer.kind == LayerKind::Trunk
-    };
-    for layer in experts.layers.iter().filter(cut) {
-        let Some(scores) = scores.get(&layer.layer) else { continue };
-        let kept: BTreeSet<u32> = keep.layer(layer.layer).unwrap_or_default().iter().copied().collect();
-        let size = (layer.n_expert / groups).max(1);
-        for group in 0..groups {
-            let members = scores.ranking().into_iter().filter(|id| id / size == group);
-            let (stay, go): (Vec<u32>, Vec<u32>) = members.partition(|id| kept.contains(id));
-            let stay = stay.into_iter().rev().filter(|&id| !is_pinned(layer.layer, id));
-            for (i, leaves) in stay.take(depth).enumerate() {
-                for (j, &enters) in go.iter().take(depth).enumerate() {
-                    found.push((i + j, Exchange { layer: layer.layer, leaves, enters }));
-                }
-            }
-        }
-    }
-    found.sort_by_key(|(distance, exchange)| (*distance, *exchange));
-    found.into_iter().map(|(_, exchange)| exchange).collect()
-}
-
-/// The choice after an exchange; `None` when it no longer fits.
-pub fn exchanged(keep: &KeptExperts, exchange: Exchange) -> Option<KeptExperts> {
-    let ids = keep.layer(exchange.layer)?;
-    if !ids.contains(&exchange.leaves) || ids.contains(&exchange.enters) {
-        return None;
-    }
-    let mut ids: Vec<u32> = ids.iter().copied().filter(|&id| id != exchange.leaves).collect();
-    ids.push(exchange.enters);
-    ids.sort_unstable();
-    let mut keep = keep.clone();
-    keep.insert(exchange.layer, ids);
-    Some(keep)
-}
-
-/// Tries `exchanges` on `what_if`, in rounds, until a round brings nothing, `deadline` has passed, or the user interrupts.
-/// One is accepted when the mean divergence falls beyond the noise of the difference, token by token; `accepted` is told
-/// of each, so that nothing is lost.
+/// A round probes the experts on either side of the cut, from it outwards: each is exchanged for one of the other side, which
+/// stays so where it helps. What does not help ends early, and still says what each expert is worth, from which all pairs are
+/// guessed as if effects were sums. Pairs that may help are then tried, those of all layers at once, and by halves where that
+/// is no better. At last come all other pairs, one by one. Experts that were exchanged stay where they are.
 ///
 /// # Errors
 /// When the starting plan cannot be measured, or llama.cpp fails; an interrupt is no error.
 pub fn refine(
     what_if: &mut WhatIf<'_, '_>,
     start: &KeptExperts,
-    order: &dyn Fn(&KeptExperts) -> Vec<Exchange>,
+    margins: &dyn Fn(&Refined) -> Vec<Margin>,
     deadline: Instant,
-    accepted: &mut dyn FnMut(&Refined) -> Result<(), EvalError>,
+    accepted: &mut dyn FnMut(&Refined, usize) -> Result<(), EvalError>,
     progress: &mut dyn Progress,
 ) -> Result<Refined, EvalError> {
     let begin = Instant::now();
-    let mut best = what_if.cut(start, &mut Silent)?;
+    let best = what_if.cut(start, &mut Silent)?;
     let kl_before = kl(&best);
-    let mut refined = Refined {
+    let refined = Refined {
         keep: start.clone(),
         kl: kl_before,
         kl_before,
         accepted: Vec::new(),
         tried: 0,
+        evaluations: 0.0,
         exhausted: false,
     };
-    let mut known: BTreeSet<Exchange> = BTreeSet::new();
-    let total = deadline.saturating_duration_since(begin).as_millis().max(1);
-    'rounds: loop {
-        let before = refined.accepted.len();
-        for exchange in order(&refined.keep) {
-            if Instant::now() >= deadline {
-                break 'rounds;
-            }
-            // What was refused once is refused until something else has changed.
-            if !known.insert(exchange) {
-                continue;
-            }
-            let Some(keep) = exchanged(&refined.keep, exchange) else { continue };
-            let worse = |so_far: &Losses| is_hopeless(&best, so_far);
-            let tried = match what_if.try_cut(&keep, &worse, &mut Silent) {
-                Ok(tried) => tried,
-                Err(error) if error.is_interrupt() => break 'rounds,
-                Err(error) => return Err(error),
-            };
-            refined.tried += 1;
-            let spent = begin.elapsed().as_millis().min(total);
-            progress.update((spent * 100 / total) as u64, 100);
-            let Some(losses) = tried.filter(|losses| is_better(&best, losses)) else { continue };
-            refined.kl = kl(&losses);
-            refined.keep = keep;
-            refined.accepted.push(exchange);
-            best = losses;
-            accepted(&refined)?;
-        }
-        if refined.accepted.len() == before {
-            refined.exhausted = true;
-            break;
-        }
-        known.clear();
+    let refused = BTreeSet::new();
+    let mut search = Search { what_if, best, refined, refused, begin, deadline, accepted, progress };
+    match search.run(margins) {
+        Ok(()) => search.refined.exhausted = true,
+        Err(End::Stopped) => {}
+        Err(End::Failed(error)) => return Err(error),
     }
-    Ok(refined)
+    Ok(search.refined)
+}
+
+struct Search<'s, 'm, 'a> {
+    what_if: &'s mut WhatIf<'m, 'a>,
+    best: Losses,
+    refined: Refined,
+    /// What this round has refused.
+    refused: BTreeSet<Exchange>,
+    begin: Instant,
+    deadline: Instant,
+    accepted: &'s mut dyn FnMut(&Refined, usize) -> Result<(), EvalError>,
+    progress: &'s mut dyn Progress,
+}
+
+impl Search<'_, '_, '_> {
+    fn run(&mut self, margins: &dyn Fn(&Refined) -> Vec<Margin>) -> Result<(), End> {
+        loop {
+            let before = self.refined.accepted.len();
+            self.refused.clear();
+            let mut probes = Probes::new(margins(&self.refined));
+            loop {
+                let ring = probes.ring();
+                if ring.is_empty() {
+                    break;
+                }
+                for exchange in ring {
+                    let Some(keep) = exchanged(&self.refined.keep, &[exchange]) else { continue };
+                    let (is_made, change) = self.attempt(keep, &[exchange])?;
+                    if is_made {
+                        probes.made(exchange);
+                    } else {
+                        self.refused.insert(exchange);
+                        probes.found(exchange, change);
+                    }
+                }
+                self.take(&probes.promising(&self.refused), &mut probes)?;
+            }
+            for exchange in probes.pairs() {
+                self.take(&[exchange], &mut probes)?;
+            }
+            if self.refined.accepted.len() == before {
+                return Ok(());
+            }
+        }
+    }
+
+    /// Tries exchanges together; where that is not better, each half of them.
+    fn take(&mut self, exchanges: &[Exchange], probes: &mut Probes) -> Result<(), End> {
+        match exchanges {
+            [] => return Ok(()),
+            [one] if self.refused.contains(one) => return Ok(()),
+            _ => {}
+        }
+        if let Some(keep) = exchanged(&self.refined.keep, exchanges)
+            && self.attempt(keep, exchanges)?.0
+        {
+            exchanges.iter().for_each(|&exchange| probes.made(exchange));
+            return Ok(());
+        }
+        match exchanges {
+            [one] => {
+                self.refused.insert(*one);
+                Ok(())
+            }
+            _ => {
+                let (better, worse) = exchanges.split_at(exchanges.len() / 2);
+                self.take(better, probes)?;
+                self.take(worse, probes)
+            }
+        }
+    }
+
+    /// Measures a plan and accepts it where it is better; gives the change of the mean divergence, over as much of the text
+    /// as it took to see that it is not.
+    fn attempt(&mut self, keep: KeptExperts, exchanges: &[Exchange]) -> Result<(bool, f64), End> {
+        let losses = self.trial(&keep)?;
+        let change = change(&self.best, &losses).value;
+        let is_whole = losses.n_scored() == self.best.n_scored();
+        if !(is_whole && is_better(&self.best, &losses)) {
+            return Ok((false, change));
+        }
+        self.refined.kl = kl(&losses);
+        self.refined.keep = keep;
+        self.refined.accepted.extend_from_slice(exchanges);
+        self.best = losses;
+        (self.accepted)(&self.refined, exchanges.len()).map_err(End::Failed)?;
+        Ok((true, change))
+    }
+
+    /// The losses of a plan, as far as they matter.
+    fn trial(&mut self, keep: &KeptExperts) -> Result<Losses, End> {
+        if Instant::now() >= self.deadline {
+            return Err(End::Stopped);
+        }
+        let best = &self.best;
+        let losses = self.what_if.try_cut(keep, &|so_far| is_hopeless(best, so_far), &mut Silent)?;
+        self.refined.tried += 1;
+        self.refined.evaluations += losses.n_scored() as f64 / self.best.n_scored().max(1) as f64;
+        let total = self.deadline.saturating_duration_since(self.begin).as_millis().max(1);
+        let spent = self.begin.elapsed().as_millis().min(total);
+        self.progress.update((spent * 100 / total) as u64, 100);
+        Ok(losses)
+    }
 }
 
 /// Whether the divergence falls beyond the noise from one measurement to another of the same tokens.
@@ -181,7 +217,6 @@ fn kl(losses: &Losses) -> f64 {
 mod tests {
     use super::*;
     use crate::evaluate::BaseLoss;
-    use crate::moe::test_experts;
 
     fn losses(values: &[f32]) -> Losses {
         let loss = |&kl: &f32| TokenLoss { nll: 1.0, base: Some(BaseLoss { nll: 1.0, kl, same_top: true }) };
@@ -198,30 +233,5 @@ mod tests {
         assert!(!is_better(&losses(&before), &losses(&noisy)));
         assert!(is_better(&losses(&before), &losses(&lower)));
         assert!(is_hopeless(&losses(&lower), &losses(&before[..20])));
-    }
-
-    #[test]
-    fn exchange_replaces_one_expert_by_another_and_keeps_the_order() {
-        let keep = KeptExperts::from([(0, vec![1, 4, 6]), (1, vec![0, 2, 3])]);
-        let exchange = Exchange { layer: 0, leaves: 6, enters: 0 };
-        assert_eq!(exchanged(&keep, exchange).unwrap().layer(0), Some(&[0, 1, 4][..]));
-        assert_eq!(exchanged(&keep, Exchange { leaves: 5, ..exchange }), None);
-        assert_eq!(exchanged(&keep, Exchange { enters: 4, ..exchange }), None);
-    }
-
-    #[test]
-    fn trials_begin_next_to_the_cut_and_leave_pinned_experts_alone() {
-        let experts = test_experts::experts("qwen3moe", &[(0, 6, 2), (1, 6, 2)], None);
-        let scores = |values: [f64; 6]| LayerScores { value: values.to_vec(), tie: None };
-        let scores = BTreeMap::from([
-            (0, scores([6.0, 5.0, 4.0, 3.0, 2.0, 1.0])),
-            (1, scores([1.0, 2.0, 3.0, 4.0, 5.0, 6.0])),
-        ]);
-        let keep = KeptExperts::from([(0, vec![0, 1, 2]), (1, vec![3, 4, 5])]);
-        let found = exchanges(&experts, &scores, &keep, &|layer, id| (layer, id) == (1, 3), 2);
-        assert_eq!(found[0], Exchange { layer: 0, leaves: 2, enters: 3 });
-        assert_eq!(found[1], Exchange { layer: 1, leaves: 4, enters: 2 });
-        assert!(found.iter().all(|exchange| (exchange.layer, exchange.leaves) != (1, 3)));
-        assert_eq!(found.len(), 8);
     }
 }

@@ -1,5 +1,7 @@
 //! Log-softmax over a vocabulary, for many tokens at once: straight from the logits, on all threads, no copy of them.
 
+use crate::sys::{Wide, with_wide_registers};
+
 /// Log-probabilities below this one count as this one: e^-80 is nothing beside 1.
 const FLOOR: f32 = -80.0;
 /// Terms that are added as F32 before they go into an F64 sum.
@@ -19,6 +21,11 @@ pub struct Normaliser {
 impl Normaliser {
     /// Of one row of logits; `None` when it holds a NaN, or no finite greatest value.
     pub fn of(logits: &[f32]) -> Option<Normaliser> {
+        with_wide_registers(Normalising(logits))
+    }
+
+    #[inline(always)]
+    fn compute(logits: &[f32]) -> Option<Normaliser> {
         let mut max = [f32::NEG_INFINITY; LANES];
         let mut nan = [false; LANES];
         let (blocks, rest) = logits.as_chunks::<LANES>();
@@ -37,6 +44,7 @@ impl Normaliser {
     }
 
     /// The log-probability of a token with this logit.
+    #[inline(always)]
     pub fn log_probability(self, logit: f32) -> f32 {
         logit - self.max - self.log_sum
     }
@@ -46,6 +54,18 @@ impl Normaliser {
         for (to, &logit) in into.iter_mut().zip(logits) {
             *to = self.log_probability(logit);
         }
+    }
+}
+
+/// The work of [`Normaliser::of`].
+struct Normalising<'r>(&'r [f32]);
+
+impl Wide for Normalising<'_> {
+    type Output = Option<Normaliser>;
+
+    #[inline(always)]
+    fn run(self) -> Self::Output {
+        Normaliser::compute(self.0)
     }
 }
 
@@ -60,6 +80,27 @@ pub struct Difference {
 
 /// Compares a row of logits with the log-probabilities of the base.
 pub fn difference(logits: &[f32], normaliser: Normaliser, base: &[f32]) -> Difference {
+    with_wide_registers(Comparing { logits, normaliser, base })
+}
+
+/// The work of [`difference`].
+struct Comparing<'r> {
+    logits: &'r [f32],
+    normaliser: Normaliser,
+    base: &'r [f32],
+}
+
+impl Wide for Comparing<'_> {
+    type Output = Difference;
+
+    #[inline(always)]
+    fn run(self) -> Difference {
+        compare(self.logits, self.normaliser, self.base)
+    }
+}
+
+#[inline(always)]
+fn compare(logits: &[f32], normaliser: Normaliser, base: &[f32]) -> Difference {
     let mut sum = 0.0;
     let mut base_max = f32::NEG_INFINITY;
     for (logits, base) in logits.chunks(BLOCK).zip(base.chunks(BLOCK)) {
@@ -89,6 +130,7 @@ pub fn difference(logits: &[f32], normaliser: Normaliser, base: &[f32]) -> Diffe
     Difference { kl: sum.max(0.0) as f32, same_top }
 }
 
+#[inline(always)]
 fn sum_over(values: &[f32], term: impl Fn(f32) -> f32) -> f64 {
     let block_sum = |block: &[f32]| {
         let mut lanes = [0f32; LANES];
@@ -108,6 +150,7 @@ fn sum_over(values: &[f32], term: impl Fn(f32) -> f32) -> f64 {
 
 /// e^x for x up to 0, to a few units in the last place, without a branch: the compiler computes several at once, which it
 /// cannot with the function of the C library. x is split as n · ln 2 + r, and e^r is a polynomial.
+#[inline(always)]
 fn exp(x: f32) -> f32 {
     /// Adding it leaves the nearest whole number in the low bits of the mantissa.
     const ROUND: f32 = 12_582_912.0;
@@ -154,6 +197,16 @@ mod tests {
             let (ours, theirs) = (f64::from(exp(x)), f64::from(x).exp());
             assert!((ours - theirs).abs() <= 4e-7 * theirs, "{x}: {ours} {theirs}");
         }
+    }
+
+    #[test]
+    fn wide_registers_give_the_same_numbers() {
+        let (a, b) = (logits(3001, 12.0), logits(3003, 12.0)[2..].to_vec());
+        let normaliser = Normaliser::of(&a).unwrap();
+        assert_eq!(Normaliser::compute(&a), Some(normaliser));
+        let mut base = vec![0.0; b.len()];
+        Normaliser::of(&b).unwrap().write(&b, &mut base);
+        assert_eq!(difference(&a, normaliser, &base), compare(&a, normaliser, &base));
     }
 
     #[test]

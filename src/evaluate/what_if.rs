@@ -60,10 +60,10 @@ impl<'m, 'a> WhatIf<'m, 'a> {
     /// # Errors
     /// When the model cannot be cut so, or as [`measure`].
     pub fn cut(&mut self, kept: &KeptExperts, progress: &mut dyn Progress) -> Result<Losses, EvalError> {
-        self.try_cut(kept, &|_| false, progress).map(Option::unwrap_or_default)
+        self.try_cut(kept, &|_| false, progress)
     }
 
-    /// As [`WhatIf::cut`], but ends with nothing as soon as `is_enough` says so of the losses up to then.
+    /// As [`WhatIf::cut`], but ends as soon as `is_enough` says so of the losses up to then, and gives those.
     ///
     /// # Errors
     /// As [`WhatIf::cut`].
@@ -72,7 +72,7 @@ impl<'m, 'a> WhatIf<'m, 'a> {
         kept: &KeptExperts,
         is_enough: &dyn Fn(&Losses) -> bool,
         progress: &mut dyn Progress,
-    ) -> Result<Option<Losses>, EvalError> {
+    ) -> Result<Losses, EvalError> {
         let mut mask = ExpertMask::new(self.experts, kept)?;
         let reference = Some(&mut self.reference);
         let losses =

@@ -124,6 +124,23 @@ impl<'g> Node<'g> {
         self.tensor().op == ffi::GGML_OP_MUL_MAT_ID
     }
 
+    /// Whether the node is a softmax that the processor computes, as [`Node::softmax`] does.
+    pub fn is_softmax_in_host_memory(&self) -> bool {
+        self.tensor().op == ffi::GGML_OP_SOFT_MAX && self.is_in_host_memory()
+    }
+
+    fn buffer(&self) -> ffi::ggml_backend_buffer_t {
+        let tensor = self.tensor();
+        // SAFETY: a view's source is a tensor of the same graph.
+        unsafe { tensor.view_src.as_ref() }.map_or(tensor.buffer, |source| source.buffer)
+    }
+
+    fn is_in_host_memory(&self) -> bool {
+        let buffer = self.buffer();
+        // SAFETY: a live buffer.
+        !buffer.is_null() && unsafe { ffi::ggml_backend_buffer_is_host(buffer) }
+    }
+
     /// Reads the first `columns` of every row of an I32 node, by its strides, into `into`.
     ///
     /// # Errors
@@ -145,25 +162,21 @@ impl<'g> Node<'g> {
         self.read_rows(columns * 4, into.as_mut_ptr().cast())
     }
 
-    /// All elements of an F32 node, innermost dimension first: in place where they lie in the processor's memory one
-    /// behind another, otherwise read into `scratch`.
+    /// All elements of an F32 node in place, innermost dimension first, where they lie in the processor's memory one behind
+    /// another.
     ///
     /// # Errors
-    /// As [`Node::read_floats`].
-    pub fn floats<'a>(&'a self, scratch: &'a mut Vec<f32>) -> Result<&'a [f32], ObserveError> {
+    /// When the node is not F32, or holds no data.
+    pub fn floats(&self) -> Result<Option<&[f32]>, ObserveError> {
         self.expect(ffi::GGML_TYPE_F32, "F32")?;
-        let tensor = self.tensor();
-        // SAFETY: a view's source is a tensor of the same graph.
-        let buffer = unsafe { tensor.view_src.as_ref() }.map_or(tensor.buffer, |source| source.buffer);
-        // SAFETY: tensor and buffer are alive; `expect` found the buffer.
-        if unsafe { ffi::ggml_backend_buffer_is_host(buffer) && ffi::ggml_is_contiguous(self.raw) } {
-            let n = self.dims().iter().product();
-            // SAFETY: the data lies in the processor's memory, `n` floats one behind another, aligned as ggml aligns
-            // tensors, and nobody writes while the graph waits for the callback.
-            return Ok(unsafe { std::slice::from_raw_parts(tensor.data.cast::<f32>().cast_const(), n) });
+        // SAFETY: a live tensor.
+        if !(self.is_in_host_memory() && unsafe { ffi::ggml_is_contiguous(self.raw) }) {
+            return Ok(None);
         }
-        self.read_floats(scratch)?;
-        Ok(scratch)
+        let n = self.dims().iter().product();
+        // SAFETY: the data lies in the processor's memory, `n` floats one behind another, aligned as ggml aligns
+        // tensors, and nobody writes while the graph waits for the callback.
+        Ok(Some(unsafe { std::slice::from_raw_parts(self.tensor().data.cast::<f32>().cast_const(), n) }))
     }
 
     /// Replaces all elements of a contiguous F32 node; what is computed later sees the new ones.
@@ -211,6 +224,18 @@ impl<'g> Node<'g> {
         })
     }
 
+    /// Replaces each row of `width` numbers by its softmax, in every bit as the processor computes it in a graph.
+    ///
+    /// # Errors
+    /// When llama.cpp fails.
+    pub fn softmax(&self, rows: &mut [f32], width: usize) -> Result<(), ObserveError> {
+        let n = rows.len().checked_div(width).unwrap_or(0);
+        self.guarded(|error, size| {
+            // SAFETY: `rows` holds `n` rows of `width` numbers, and nobody else uses them meanwhile.
+            unsafe { ffi::moeslice_softmax(rows.as_mut_ptr(), width as i64, n as i64, error, size) }
+        })
+    }
+
     /// Makes a call of the shim; an exception becomes an error.
     fn guarded(&self, call: impl FnOnce(*mut c_char, usize) -> i32) -> Result<(), ObserveError> {
         let mut error = [0; ERROR_BYTES];
@@ -232,9 +257,7 @@ impl<'g> Node<'g> {
         if tensor.type_ != kind || tensor.nb[0] != 4 {
             return Err(self.layout(format!("not {name} with adjacent elements")));
         }
-        // SAFETY: a view's source is a tensor of the same graph.
-        let buffer = unsafe { tensor.view_src.as_ref() }.map_or(tensor.buffer, |source| source.buffer);
-        if tensor.data.is_null() || buffer.is_null() {
+        if tensor.data.is_null() || self.buffer().is_null() {
             return Err(self.layout("it holds no data yet"));
         }
         Ok(())

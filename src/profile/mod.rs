@@ -9,6 +9,8 @@ mod halves;
 #[cfg(feature = "llama")]
 mod mtp_pass;
 #[cfg(feature = "llama")]
+mod norm_rows;
+#[cfg(feature = "llama")]
 mod norms;
 #[cfg(feature = "llama")]
 mod outline;

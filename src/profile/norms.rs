@@ -1,5 +1,6 @@
 //! The observer that reads how strong the outputs of the selected experts are.
 
+use super::norm_rows::{Behind, Rows, row};
 use super::tally::LayerShape;
 use crate::llama::{Node, ObserveError, Observer, Site};
 use crate::usage::ActivationSums;
@@ -8,8 +9,6 @@ use std::collections::BTreeMap;
 
 /// Elements from which on several threads are worth their start.
 const SHARED: usize = 1 << 20;
-/// Lanes that the compiler may put into one register.
-const LANES: usize = 16;
 
 /// Sums the norms of the experts' outputs, for each part of the texts apart.
 ///
@@ -20,7 +19,8 @@ pub struct NormsObserver {
     weights_inputs: bool,
     threads: usize,
     batch: Vec<u32>,
-    scratch: Vec<f32>,
+    /// Computes the norms of outputs that lie in a device's memory, once there are such.
+    behind: Option<Behind>,
 }
 
 struct NormLayer {
@@ -36,7 +36,7 @@ struct NormLayer {
     /// The latest of the ubatch that is running.
     latest: BTreeMap<Family, Site>,
     /// Norm and greatest element of each row, as the latest reading of the outputs gave them.
-    rows: Vec<Row>,
+    rows: Rows,
 }
 
 /// Which of the sites replace each other.
@@ -44,13 +44,6 @@ struct NormLayer {
 enum Family {
     Weights,
     Outputs,
-}
-
-/// One output vector.
-#[derive(Clone, Copy)]
-struct Row {
-    square: f64,
-    max: f32,
 }
 
 impl NormsObserver {
@@ -69,14 +62,14 @@ impl NormsObserver {
             weights: Vec::new(),
             last: BTreeMap::new(),
             latest: BTreeMap::new(),
-            rows: Vec::new(),
+            rows: Rows::Ready(Vec::new()),
         };
         NormsObserver {
             layers: shapes.iter().map(|(&il, shape)| (il, layer(shape))).collect(),
             weights_inputs: architecture == "llama4",
             threads,
             batch: Vec::new(),
-            scratch: Vec::new(),
+            behind: None,
         }
     }
 
@@ -111,19 +104,20 @@ impl NormLayer {
     /// Adds the tokens of the ubatch that was read.
     fn add(&mut self, il: u32, batch: &[u32], weights_inputs: bool) -> Result<(), ObserveError> {
         let used = self.shape.n_expert_used as usize;
-        let n_tokens = self.rows.len() / used.max(1);
+        let layout = |what: String| ObserveError::Layout { node: format!("ffn_moe_weighted-{il}"), what };
+        let rows = self.rows.take().ok_or_else(|| layout("the thread that sums it has ended".into()))?;
+        let n_tokens = rows.len() / used.max(1);
         if n_tokens == 0 {
             return Ok(());
         }
-        let layout = |what: String| ObserveError::Layout { node: format!("ffn_moe_weighted-{il}"), what };
-        if self.ids.len() != self.rows.len() || self.weights.len() != self.rows.len() {
-            let (rows, ids, weights) = (self.rows.len(), self.ids.len(), self.weights.len());
+        if self.ids.len() != rows.len() || self.weights.len() != rows.len() {
+            let (rows, ids, weights) = (rows.len(), self.ids.len(), self.weights.len());
             return Err(layout(format!("{rows} outputs for {ids} ids and {weights} gate weights")));
         }
         let end = self.seen + n_tokens;
         let parts = batch.get(self.seen..end);
         let parts = parts.ok_or(ObserveError::Surplus { layer: il, n_tokens: batch.len() })?;
-        for (at, row) in self.rows.iter().enumerate() {
+        for (at, row) in rows.iter().enumerate() {
             let (token, id) = (at / used, self.ids[at]);
             let expert = usize::try_from(id).ok().filter(|&id| id < self.shape.n_expert as usize);
             let expert = expert.ok_or(ObserveError::ExpertOutOfRange {
@@ -151,7 +145,6 @@ impl NormLayer {
             sums.max[expert] = sums.max[expert].max(f64::from(row.max) / scale);
         }
         self.seen = end;
-        self.rows.clear();
         self.last = std::mem::take(&mut self.latest);
         Ok(())
     }
@@ -187,10 +180,20 @@ impl Observer for NormsObserver {
             Some(Family::Outputs) => {
                 layer.latest.insert(Family::Outputs, site);
                 let width = node.dims()[0].max(1);
-                let values = node.floats(&mut self.scratch)?;
-                let threads = if values.len() < SHARED { 1 } else { self.threads };
-                layer.rows =
-                    for_rows(values.len() / width, threads, |at| row(&values[at * width..(at + 1) * width]));
+                layer.rows = match node.floats()? {
+                    Some(values) => {
+                        let threads = if values.len() < SHARED { 1 } else { self.threads };
+                        let row = |at| row(&values[at * width..(at + 1) * width]);
+                        Rows::Ready(for_rows(values.len() / width, threads, row))
+                    }
+                    None => {
+                        let threads = self.threads;
+                        let behind = self.behind.get_or_insert_with(|| Behind::new(threads));
+                        let mut values = behind.buffer(node.dims().iter().product());
+                        node.read_floats(&mut values)?;
+                        behind.submit(values, width)
+                    }
+                };
             }
         }
         Ok(())
@@ -207,43 +210,10 @@ impl WindowObserver for NormsObserver {
     }
 }
 
-/// The sum of the squares, and the greatest absolute value. A NaN makes the sum one.
-fn row(values: &[f32]) -> Row {
-    let mut squares = [0f32; LANES];
-    let mut maxima = [0f32; LANES];
-    let mut square = 0.0;
-    for block in values.chunks(LANES * 8) {
-        let (whole, rest) = block.as_chunks::<LANES>();
-        for chunk in whole {
-            for lane in 0..LANES {
-                squares[lane] += chunk[lane] * chunk[lane];
-                maxima[lane] = maxima[lane].max(chunk[lane].abs());
-            }
-        }
-        for (lane, value) in rest.iter().enumerate() {
-            squares[lane] += value * value;
-            maxima[lane] = maxima[lane].max(value.abs());
-        }
-        square += squares.iter().map(|&one| f64::from(one)).sum::<f64>();
-        squares = [0.0; LANES];
-    }
-    Row { square, max: maxima.into_iter().fold(0.0, f32::max) }
-}
-
 #[cfg(test)]
 mod tests {
+    use super::super::norm_rows::Row;
     use super::*;
-
-    #[test]
-    fn row_is_the_square_of_the_norm_and_the_greatest_element() {
-        let values: Vec<f32> = (0..1003).map(|at| (at as f32 * 0.37).sin()).collect();
-        let exact: f64 = values.iter().map(|&value| f64::from(value).powi(2)).sum();
-        let found = row(&values);
-        assert!((found.square - exact).abs() < 1e-6 * exact);
-        assert_eq!(found.max, values.iter().map(|value| value.abs()).fold(0.0, f32::max));
-        assert!(!row(&[1.0, f32::NAN]).square.is_finite());
-        assert!(!row(&[f32::INFINITY; 40]).square.is_finite());
-    }
 
     #[test]
     fn sums_go_to_the_expert_and_the_part_of_each_token() {
@@ -253,7 +223,9 @@ mod tests {
         let layer = observer.layers.get_mut(&3).unwrap();
         layer.ids = vec![1, 3, 1, 0];
         layer.weights = vec![0.5, 0.25, 0.5, 0.0];
-        layer.rows = [1.0, 2.0, 3.0, 0.0].map(|norm| Row { square: norm * norm, max: norm as f32 }).to_vec();
+        layer.rows = Rows::Ready(
+            [1.0, 2.0, 3.0, 0.0].map(|norm| Row { square: norm * norm, max: norm as f32 }).to_vec(),
+        );
         let sums = &observer.finish().unwrap()[&3];
         assert_eq!(sums[0].norm, [0.0, 2.0, 0.0, 8.0]);
         assert_eq!(sums[0].norm_squared, [0.0, 4.0, 0.0, 64.0]);
@@ -269,7 +241,8 @@ mod tests {
         observer.begin_batch(&[0]).unwrap();
         let layer = observer.layers.get_mut(&3).unwrap();
         (layer.ids, layer.weights) = (vec![2], vec![0.5]);
-        layer.rows = vec![Row { square: f64::NAN, max: 0.0 }];
+        // As it comes from a device.
+        layer.rows = Behind::new(1).submit(vec![1.0, f32::NAN], 2);
         let told = observer.finish().unwrap_err().to_string();
         assert!(told.contains("layer 3") && told.contains("expert 2"), "{told}");
     }

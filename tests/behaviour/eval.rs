@@ -47,9 +47,10 @@ fn rows_of_a_sweep_equal_the_files_that_prune_writes() {
     let texts = ["-f", &unseen, "--chunks", "16"];
     let mut sweep = eval(&demo());
     sweep.args(texts).arg("--usage").arg(at("u.json"));
-    let found = evaluation(sweep.args(["--keep", "24,16", "--score", "reap,weight"]));
+    // Numbers that fill the registers of a processor, and one that does not.
+    let found = evaluation(sweep.args(["--keep", "24,16,13", "--score", "reap,weight"]));
     let rows = found["rows"].as_array().unwrap();
-    assert_eq!(rows.len(), 5);
+    assert_eq!(rows.len(), 7);
     assert_eq!((rows[0]["k"].as_u64(), rows[0]["all"]["kl"].as_object()), (Some(32), None));
     for row in &rows[1..] {
         let (k, score) = (row["k"].to_string(), row["score"].as_str().unwrap());
@@ -61,10 +62,10 @@ fn rows_of_a_sweep_equal_the_files_that_prune_writes() {
         assert_eq!(row["bytes"].as_u64(), Some(bytes));
         let file = evaluation(eval(&at("cut.gguf")).args(texts));
         assert_eq!(file["rows"][0]["k"], row["k"]);
-        assert!((ppl(&file["rows"][0]) / ppl(row) - 1.0).abs() < 2e-3, "{row}\n{file}");
+        assert!((ppl(&file["rows"][0]) / ppl(row) - 1.0).abs() < 1e-4, "{row}\n{file}");
     }
     assert_eq!(found["corpora"][0]["seen"], "unseen");
-    assert!(kl(&rows[4]) > kl(&rows[1]), "fewer experts cost more");
+    assert!(kl(&rows[6]) > kl(&rows[1]), "fewer experts cost more");
 }
 
 #[test]
@@ -84,8 +85,8 @@ fn a_masked_model_and_its_file_have_the_same_perplexity() {
     let mut file = eval(&at("cut.gguf"));
     let file = evaluation(file.arg("-f").arg(dev()).arg("--base").arg(demo()).args(exact));
     let (mask, file) = (&masked["rows"][1], &file["rows"][0]);
-    assert!((ppl(mask) / ppl(file) - 1.0).abs() < 1e-3, "{mask}\n{file}");
-    assert!((kl(mask) / kl(file) - 1.0).abs() < 2e-2, "{mask}\n{file}");
+    assert!((ppl(mask) / ppl(file) - 1.0).abs() < 1e-4, "{mask}\n{file}");
+    assert!((kl(mask) / kl(file) - 1.0).abs() < 1e-4, "{mask}\n{file}");
     assert_eq!(masked["rows"][0]["all"]["ppl"], file["all"]["kl"]["ppl_base"]);
 }
 
@@ -99,6 +100,19 @@ fn a_model_does_not_differ_from_itself() {
 }
 
 #[test]
+fn noise_is_shown_and_is_little_beside_a_cut() {
+    let folder = folder();
+    let usage = folder.path().join("u.json");
+    profile(&usage);
+    let mut command = eval(&demo());
+    command.arg("-f").arg(dev()).args(["--chunks", "4", "--noise", "32", "--keep", "16", "--usage"]);
+    let found = evaluation(command.arg(&usage));
+    assert_eq!(found["noise"]["against"], "in ubatches of 32 tokens");
+    let noise = kl(&found["noise"]);
+    assert!(noise > 0.0 && noise * 10.0 < kl(&found["rows"][1]), "{found}");
+}
+
+#[test]
 fn a_bound_on_the_divergence_holds_for_the_written_file() {
     let folder = folder();
     let at = |name: &str| folder.path().join(name);
@@ -109,12 +123,39 @@ fn a_bound_on_the_divergence_holds_for_the_written_file() {
     assert!(table.contains("ranked by"), "{table}");
     let usage = json(&at("cut.usage.json"));
     assert_eq!(usage["corpora"][0]["held_out"]["every"], 4);
+    let k = k_of(&at("cut.gguf"));
     let mut check = eval(&demo());
     check.arg("-f").arg(dev()).arg("--usage").arg(at("cut.usage.json"));
-    let k = json_of(moeslice().arg("inspect").arg(at("cut.gguf")))["n_expert"].to_string();
-    let found = evaluation(check.args(["--keep", &k]));
+    let found = evaluation(check.args(["--keep", &k.to_string()]));
     assert!(kl(&found["rows"][1]) <= 0.1, "{found}");
-    assert!(k.parse::<u32>().unwrap() < 32, "something was cut");
+    assert!(k < 32, "something was cut");
+}
+
+#[test]
+fn the_file_that_run_writes_within_a_bound_is_within_it_and_a_smaller_one_is_not() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let texts = ["--chunks", "16"];
+    let mut run = moeslice();
+    run.arg("run").args(SETTINGS).arg("-m").arg(demo()).arg("-f").arg(dev()).args(texts);
+    succeeds(run.args(["--keep", "kl:0.08", "-o"]).arg(at("cut.gguf")));
+    // Without windows that were left out, the search measures the windows that `eval` sees.
+    let divergence = |file: &str| {
+        let mut command = eval(&at(file));
+        kl(&evaluation(command.arg("--base").arg(demo()).arg("-f").arg(dev()).args(texts))["rows"][0])
+    };
+    let found = divergence("cut.gguf");
+    assert!(found <= 0.08, "{found}");
+    let k = k_of(&at("cut.gguf"));
+    let mut prune = moeslice();
+    prune.arg("prune").arg("-m").arg(demo()).arg("--usage").arg(at("cut.usage.json")).arg("--keep");
+    succeeds(prune.arg((k - 1).to_string()).arg("-o").arg(at("smaller.gguf")));
+    let smaller = divergence("smaller.gguf");
+    assert!(smaller > 0.08, "K = {k} is the least: {found}, one less is {smaller}");
+}
+
+fn k_of(model: &Path) -> u64 {
+    json_of(moeslice().arg("inspect").arg(model))["n_expert"].as_u64().unwrap()
 }
 
 fn json_of(command: &mut assert_cmd::Command) -> Value {

@@ -25,6 +25,8 @@ mod report;
 #[cfg(feature = "llama")]
 mod run;
 #[cfg(feature = "llama")]
+mod stopped;
+#[cfg(feature = "llama")]
 mod supervise;
 mod support;
 #[cfg(feature = "llama")]

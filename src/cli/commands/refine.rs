@@ -4,7 +4,7 @@ use super::eval::{eval_failure, room};
 use crate::console::failure::Failure;
 use crate::console::output_files::{OutputFiles, write_small};
 use crate::console::{Console, print};
-use crate::evaluate::{self, EvalCorpus, Losses, Refined, TextOptions, WhatIf};
+use crate::evaluate::{self, EvalCorpus, Exchange, Losses, Refined, TextOptions, WhatIf};
 use crate::flags::eval_texts::EvalTextFlags;
 use crate::flags::llama::LlamaFlags;
 use crate::flags::selection::{KEEP_HELP, SelectionFlags, open_usage};
@@ -84,8 +84,12 @@ pub fn refine(args: &RefineArgs, console: Console) -> Result<(), Failure> {
 
     let experts = model.chosen();
     let scores = score::scores(&usage, selection.score(), selection.blend()).map_err(Failure::input)?;
-    let order = |keep: &KeptExperts| {
-        evaluate::exchanges(experts, &scores, keep, &|layer, id| selection.is_pinned(layer, id), DEPTH)
+    let margins = |so_far: &Refined| {
+        let is_settled = |layer, id| {
+            let is_of = |one: &Exchange| one.layer == layer && [one.leaves, one.enters].contains(&id);
+            selection.is_pinned(layer, id) || so_far.accepted.iter().any(is_of)
+        };
+        evaluate::margins(experts, &scores, &so_far.keep, &is_settled, DEPTH)
     };
     let mut what_if = stage(&mut *console.progress(), "whole model", Unit::Tokens, |progress| {
         WhatIf::new(&loaded.model, experts, &options, &search, room(), progress)
@@ -95,49 +99,44 @@ pub fn refine(args: &RefineArgs, console: Console) -> Result<(), Failure> {
     let mut kept_steps = Ok(());
     let refined = stage(&mut *console.progress(), "refining", Unit::Percent, |progress| {
         let deadline = Instant::now() + Duration::from_secs_f64(args.minutes * 60.0);
-        let mut accepted = |so_far: &Refined| {
-            console.remark(&step(so_far));
+        let mut accepted = |so_far: &Refined, exchanges: usize| {
+            console.remark(&step(so_far, exchanges));
             if kept_steps.is_ok() {
                 kept_steps =
                     write_small(&checkpoint, as_plan(&plan, so_far).to_json().as_bytes(), true, console);
             }
             Ok(())
         };
-        evaluate::refine(&mut what_if, &start, &order, deadline, &mut accepted, progress)
+        evaluate::refine(&mut what_if, &start, &margins, deadline, &mut accepted, progress)
     })
     .map_err(eval_failure)?;
     drop(what_if);
     kept_steps?;
     console.remark(&format!(
-        "{} of {} exchanges accepted; mean KL on the text of the search {:.4} → {:.4}{}",
+        "{} exchanges accepted in {} trials, as long as {:.0} evaluations of the whole text; mean KL on it {:.4} → {:.4}{}",
         refined.accepted.len(),
         refined.tried,
+        refined.evaluations,
         refined.kl_before,
         refined.kl,
         if refined.exhausted { "; no exchange is left to try" } else { "" }
     ));
+    let mut is_better = true;
+    if !refined.accepted.is_empty() && !interrupt.is_set() {
+        let plans = (&start, &refined.keep);
+        let compared = compare(args, &model, &loaded.model, &tested, n_search, plans, interrupt, console);
+        // Whoever interrupts the comparison wants the best plan so far.
+        is_better = match compared {
+            Err(Failure::Interrupted) => true,
+            compared => compared?,
+        };
+    }
     let stopped = interrupt.is_set();
-    if stopped {
-        // The comparison would be interrupted too; the best plan so far is what the user wants.
-        plan = as_plan(&plan, &refined);
+    if !is_better {
+        console
+            .remark("the refined plan is not better on text that the search never saw: the original is kept");
     } else if !refined.accepted.is_empty() {
-        let compared = compare(
-            args,
-            &model,
-            &loaded.model,
-            &tested,
-            n_search,
-            (&start, &refined.keep),
-            interrupt,
-            console,
-        )?;
-        if compared {
-            plan = as_plan(&plan, &refined);
-        } else {
-            console.remark(
-                "the refined plan is not better on text that the search never saw: the original is kept",
-            );
-        }
+        plan = as_plan(&plan, &refined);
     }
     write_small(&args.output, plan.to_json().as_bytes(), args.force, console)?;
     let _ = std::fs::remove_file(&checkpoint);
@@ -196,15 +195,15 @@ fn compare(
     Ok(matches!((kl(&before), kl(&after)), (Some(before), Some(after)) if after < before))
 }
 
-/// One accepted exchange, for people.
-fn step(refined: &Refined) -> String {
-    match refined.accepted.last() {
-        Some(last) => format!(
-            "trial {}: in layer {} expert {} stays in place of {}, mean KL {:.4}",
-            refined.tried, last.layer, last.enters, last.leaves, refined.kl
-        ),
-        None => String::new(),
-    }
+/// What was accepted last, for people.
+fn step(refined: &Refined, exchanges: usize) -> String {
+    let exchange = match refined.accepted.last() {
+        Some(last) if exchanges == 1 => {
+            format!("in layer {} expert {} stays in place of {}", last.layer, last.enters, last.leaves)
+        }
+        _ => format!("{exchanges} exchanges at once"),
+    };
+    format!("trial {}: {exchange}, mean KL {:.4}", refined.tried, refined.kl)
 }
 
 /// The plan with the experts that the search found.
