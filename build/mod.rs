@@ -1,5 +1,6 @@
 //! The native build: source → tools → CMake → link → shim → bindings.
 
+mod backends;
 mod native;
 mod source;
 mod tools;
@@ -8,13 +9,13 @@ use std::env;
 use std::path::PathBuf;
 
 pub fn build() -> Result<(), String> {
-    let vulkan = env::var_os("CARGO_FEATURE_VULKAN").is_some();
+    let wanted = backends::Backend::wanted();
     let source = source::find()?;
-    let tools = tools::check(vulkan)?;
-    let options = native::Options::new(&source, vulkan, &tools);
+    let tools = tools::check(&wanted)?;
+    let options = native::Options::new(&source, &wanted, &tools);
     let built = native::build(&source, &options)?;
     let common = native::build_common(&source, &options)?;
-    native::link(&built, &common, vulkan)?;
+    native::link(&built, &common, &wanted)?;
     compile_shim(&source);
     generate_bindings(&source)
 }

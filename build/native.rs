@@ -1,5 +1,6 @@
 //! CMake over llama.cpp: options, the shared build folder, and what to link.
 
+use super::backends::{self, Backend};
 use super::source::Source;
 use super::tools::{self, Tools};
 use std::collections::BTreeMap;
@@ -24,11 +25,10 @@ const READ_BY_CMAKE: [&str; 4] = [
 ];
 
 impl Options {
-    pub fn new(source: &Source, vulkan: bool, tools: &Tools) -> Self {
+    pub fn new(source: &Source, wanted: &[&Backend], tools: &Tools) -> Self {
         let on_off = |on: bool| if on { "ON" } else { "OFF" }.to_owned();
         let mut defines: BTreeMap<String, String> = [
             ("BUILD_SHARED_LIBS", false),
-            ("GGML_VULKAN", vulkan),
             ("LLAMA_BUILD_APP", false),
             ("LLAMA_BUILD_COMMON", false),
             ("LLAMA_BUILD_EXAMPLES", false),
@@ -39,6 +39,8 @@ impl Options {
             ("LLAMA_USE_PREBUILT_UI", false),
         ]
         .into_iter()
+        .chain(backends::off_by_default())
+        .chain(wanted.iter().flat_map(|backend| backend.defines.iter().copied()))
         .map(|(name, on)| (name.to_owned(), on_off(on)))
         .collect();
         if let Some(folder) = &tools.vulkan_include {
@@ -159,7 +161,7 @@ fn shared_target_folder() -> PathBuf {
 }
 
 /// Tells rustc what to link. Archives stay outside the rlib (`-bundle`): they are large, and every profile would copy them.
-pub fn link(built: &Path, common: &Path, vulkan: bool) -> Result<(), String> {
+pub fn link(built: &Path, common: &Path, wanted: &[&Backend]) -> Result<(), String> {
     let folder_of = |built: &Path, archive: &str| {
         let mut folders = ["lib", "lib64"].iter().map(|name| built.join(name));
         folders.find(|folder| folder.join(archive).is_file()).ok_or_else(|| {
@@ -177,8 +179,16 @@ pub fn link(built: &Path, common: &Path, vulkan: bool) -> Result<(), String> {
         println!("cargo:rustc-link-lib=static:-bundle={backend}");
     }
     println!("cargo:rustc-link-lib=static:-bundle=ggml-base");
-    if vulkan {
-        println!("cargo:rustc-link-lib=vulkan");
+    for backend in wanted {
+        for folder in backend.library_folders() {
+            println!("cargo:rustc-link-search=native={}", folder.display());
+        }
+        for name in backend.libraries {
+            println!("cargo:rustc-link-lib={name}");
+        }
+        for name in backend.frameworks {
+            println!("cargo:rustc-link-lib=framework={name}");
+        }
     }
     for name in openmp_libraries(built) {
         println!("cargo:rustc-link-lib={name}");

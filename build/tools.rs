@@ -1,5 +1,6 @@
 //! What must be on the machine before the native build starts, told in one message when it is not.
 
+use super::backends::Backend;
 use std::env;
 use std::path::{Path, PathBuf};
 use std::process::{Command, Stdio};
@@ -17,7 +18,7 @@ pub struct Tools {
     pub spirv_headers: Option<PathBuf>,
 }
 
-pub fn check(vulkan: bool) -> Result<Tools, String> {
+pub fn check(wanted: &[&Backend]) -> Result<Tools, String> {
     for name in ["VULKAN_SDK", "Vulkan_INCLUDE_DIR", "XDG_CACHE_HOME", "LIBCLANG_PATH"] {
         println!("cargo:rerun-if-env-changed={name}");
     }
@@ -35,12 +36,9 @@ pub fn check(vulkan: bool) -> Result<Tools, String> {
                 .to_owned(),
         );
     }
+    let vulkan = env::var_os("CARGO_FEATURE_VULKAN").is_some();
+    missing.extend(wanted.iter().flat_map(|backend| backend.missing()));
     if vulkan {
-        if !runs("glslc") {
-            missing.push(
-                "glslc                 (Debian/Ubuntu: glslc; Fedora: glslc; Arch: shaderc)".to_owned(),
-            );
-        }
         find_headers(&mut tools, &mut missing);
     }
     if missing.is_empty() {
@@ -50,10 +48,10 @@ pub fn check(vulkan: bool) -> Result<Tools, String> {
     for line in &missing {
         message.push_str(&format!("  - {line}\n"));
     }
-    message.push_str("On Debian and Ubuntu, scripts/setup installs all of it.\n");
-    if vulkan {
+    message.push_str("On Debian and Ubuntu, scripts/setup installs what is packaged there.\n");
+    if !wanted.is_empty() {
         message.push_str(
-            "Without Vulkan, for the CPU alone: cargo build --no-default-features --features cli,llama\n",
+            "Without a GPU, for the CPU alone: cargo build --no-default-features --features cli,llama\n",
         );
     }
     message.push_str(
