@@ -78,7 +78,7 @@ pub fn refusal(name: &str) -> Option<String> {
     OTHERS
         .lines()
         .any(|other| other == name)
-        .then(|| format!("{name} is a flag of llama.cpp's tools that has no meaning in moeslice"))
+        .then(|| format!("{name} is a flag of llama.cpp's tools that has no meaning here"))
 }
 
 #[cfg(test)]
