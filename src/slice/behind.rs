@@ -116,7 +116,10 @@ impl<'a> Frontier<'a> {
 
     fn tell(&self, progress: &mut dyn Progress) {
         let [done, total] = [0, 1].map(|index| self.compared[index].load(Ordering::Relaxed));
-        progress.update(done, total);
+        // The comparison that has not begun does not know yet how much it has to do.
+        if total > 0 {
+            progress.update(done, total);
+        }
     }
 
     /// Ends the reader's waiting for more when dropped, whatever became of the writer.
