@@ -6,29 +6,10 @@ use crate::console::failure::Failure;
 use crate::console::output_files::write_small;
 use crate::evaluate::Evaluation;
 use crate::moe::{MoeModel, ShardPolicy};
-use crate::page::UsagePage;
 use crate::plan::Plan;
 use crate::report::{PlanTable, Stability, StabilityRow, steps};
 use crate::usage::Usage;
 use std::path::Path;
-
-/// What a page shows; the command line is added.
-pub struct PageSubject<'a> {
-    pub usage: &'a Usage,
-    pub sizes: Option<&'a PlanTable>,
-    pub plan: Option<&'a Plan>,
-    pub bytes: Option<(u64, u64)>,
-    pub measured: Option<&'a Evaluation>,
-}
-
-impl PageSubject<'_> {
-    /// The page; `None` when nothing was routed in the usage.
-    pub fn render(&self) -> Option<String> {
-        let command = command_line();
-        let PageSubject { usage, sizes, plan, bytes, measured } = *self;
-        UsagePage { usage, sizes, plan, bytes, measured, command: &command }.render()
-    }
-}
 
 /// Writes a page.
 pub fn write(path: &Path, text: &str, force: bool, console: Console) -> Result<(), Failure> {

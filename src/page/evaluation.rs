@@ -190,9 +190,9 @@ impl<'a> EvaluationPage<'a> {
         let measured = self.measured;
         let run = &measured.run;
         let mut facts = Facts::default();
-        facts.add_model("Model", &measured.model);
+        facts.add_profiled("Model", &measured.model);
         if let Some(base) = &measured.base {
-            facts.add_model("Base", base);
+            facts.add_profiled("Base", base);
         }
         facts.add("Device", &run.devices.join(", "));
         let windows = format!(

@@ -32,11 +32,16 @@ impl Facts {
         );
     }
 
-    /// Adds the file of a model with what tells it from others.
-    pub(super) fn add_model(&mut self, name: &str, model: &ProfiledModel) {
-        self.add(name, &model.file);
-        self.add_hash("Fingerprint", &model.fingerprint);
-        self.add_hash("Routers", &model.router_hash);
+    /// Adds the file of a model with what tells it from others: fingerprint and hash of the routers.
+    pub(super) fn add_model(&mut self, name: &str, [file, fingerprint, router_hash]: [&str; 3]) {
+        self.add(name, file);
+        self.add_hash("Fingerprint", fingerprint);
+        self.add_hash("Routers", router_hash);
+    }
+
+    /// Adds the model that a document is about.
+    pub(super) fn add_profiled(&mut self, name: &str, model: &ProfiledModel) {
+        self.add_model(name, [&model.file, &model.fingerprint, &model.router_hash]);
     }
 
     /// Adds the versions of both programs.

@@ -1,6 +1,6 @@
 //! How uneven the routing of each layer is.
 
-use super::wording::ratio;
+use super::wording::{grouped, ratio};
 use crate::usage::{ExpertSums, Usage};
 use serde::Serialize;
 use std::collections::BTreeMap;
@@ -33,6 +33,21 @@ pub struct LayerRow {
     pub all: Spread,
     /// Each corpus that routed tokens, by name.
     pub corpora: BTreeMap<String, Spread>,
+}
+
+impl LayerRow {
+    /// What people read of it: layer, tokens, busiest over least, deviation over mean, dead experts, entropy.
+    pub(crate) fn cells(&self) -> Vec<String> {
+        let spread = &self.all;
+        vec![
+            self.layer.to_string(),
+            grouped(self.n_tokens),
+            spread.max_min_ratio.map_or("∞".into(), ratio),
+            format!("{:.2}", spread.std_mean_ratio),
+            spread.dead_experts.to_string(),
+            format!("{:.2} of {:.2}", spread.entropy_bits, spread.entropy_bits_max),
+        ]
+    }
 }
 
 /// How uneven counts are.

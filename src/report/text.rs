@@ -1,7 +1,7 @@
 //! The reports as text.
 
 use super::table::plain;
-use super::wording::{digits, grouped, paragraph, percent, ratio, short, tenths};
+use super::wording::{digits, grouped, paragraph, percent, short, tenths};
 use super::{Overlap, PlanTable, Stability, TextStyle, UsageReport};
 use crate::evaluate::Evaluation;
 use crate::plan::Coverage;
@@ -124,22 +124,7 @@ impl UsageReport {
     }
 
     fn layer_table(&self) -> String {
-        let rows: Vec<Vec<String>> = self
-            .layers
-            .rows
-            .iter()
-            .map(|row| {
-                let spread = &row.all;
-                vec![
-                    row.layer.to_string(),
-                    grouped(row.n_tokens),
-                    spread.max_min_ratio.map_or("∞".into(), ratio),
-                    format!("{:.2}", spread.std_mean_ratio),
-                    spread.dead_experts.to_string(),
-                    format!("{:.2} of {:.2}", spread.entropy_bits, spread.entropy_bits_max),
-                ]
-            })
-            .collect();
+        let rows: Vec<Vec<String>> = self.layers.rows.iter().map(|row| row.cells()).collect();
         plain(&["layer", "tokens", "max/min", "std/mean", "dead", "entropy (bits)"], &rows, 0)
     }
 }

@@ -81,6 +81,12 @@ pub(crate) fn paragraph(text: &str, width: usize) -> String {
     lines.join("\n") + "\n"
 }
 
+/// With a capital letter.
+pub(crate) fn capital(text: &str) -> String {
+    let mut chars = text.chars();
+    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
+}
+
 /// A word of a command line as a shell takes it.
 pub fn shell_word(word: &str) -> String {
     let plain = |c: char| c.is_ascii_alphanumeric() || "-_./=:,@%+".contains(c);

@@ -122,7 +122,7 @@ fn interrupted_refine_writes_the_best_plan_so_far_and_keeps_each_step_until_then
     assert!(rest.contains("p.json holds the best plan so far"), "{rest}");
     assert!(!at("p.json.checkpoint").exists());
     let best = json(&at("p.json"));
-    assert!(differences(&start, &best) >= differences(&start, &step).min(1), "{best}");
+    assert!(differences(&start, &best) > 0, "{best}");
     let mut prune = moeslice();
     prune.arg("prune").arg("-m").arg(demo()).arg("--plan").arg(at("p.json")).arg("-o").arg(at("cut.gguf"));
     assert!(succeeds(&mut prune).contains("32 → 12 a layer"));

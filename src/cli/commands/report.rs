@@ -4,9 +4,10 @@ use crate::console::failure::Failure;
 use crate::console::output_files::OutputFiles;
 use crate::console::{self, Console};
 use crate::flags::mtp::MtpFlag;
-use crate::flags::page::{self, PageSubject};
+use crate::flags::page;
 use crate::flags::selection::{KEEP_HELP, SelectionFlags, open_usage};
 use crate::moe::{KeptError, MoeModel, ShardPolicy};
+use crate::page::UsagePage;
 use crate::plan::{KeepTarget, Plan};
 use crate::report::UsageReport;
 use crate::usage::Usage;
@@ -90,14 +91,15 @@ pub fn report(args: &ReportArgs, console: Console) -> Result<(), Failure> {
         .as_ref()
         .map(|model| page::sizes(&selection, model, &usage, plan.as_ref(), ShardPolicy::Keep))
         .transpose()?;
-    let subject = PageSubject {
+    let page = UsagePage {
         usage: &usage,
         sizes: sizes.as_ref(),
         plan: plan.as_ref(),
         bytes: None,
         measured: measured.as_ref(),
+        command: &page::command_line(),
     };
-    let text = subject.render().ok_or_else(|| nothing_routed(&args.usage))?;
+    let text = page.render().ok_or_else(|| nothing_routed(&args.usage))?;
     page::write(html, &text, args.force, console)
 }
 

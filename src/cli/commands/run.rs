@@ -10,9 +10,10 @@ use crate::flags::keep::RunKeep;
 use crate::flags::llama::LlamaFlags;
 use crate::flags::mtp::MtpFlag;
 use crate::flags::output::CutFlags;
-use crate::flags::page::{self, PageSubject};
+use crate::flags::page;
 use crate::flags::selection::{KEEP_HELP, SelectionFlags};
 use crate::flags::texts::TextFlags;
+use crate::page::UsagePage;
 use crate::plan::{self, KeepTarget};
 use crate::sys::catch_interrupts;
 use clap::Args;
@@ -107,9 +108,10 @@ pub fn run(args: &RunArgs, console: Console) -> Result<(), Failure> {
     if let Some(report) = &args.report {
         let sizes = page::sizes(&selection, &model, &usage, Some(&plan), args.cut.shards)?;
         let (usage, bytes) = (&usage, Some((written.bytes_before, written.bytes)));
-        let subject = PageSubject { usage, sizes: Some(&sizes), plan: Some(&plan), bytes, measured: None };
+        let (sizes, plan, command) = (Some(&sizes), Some(&plan), &page::command_line());
+        let text = UsagePage { usage, sizes, plan, bytes, measured: None, command }.render();
         // A profile that routed nothing made no plan.
-        let text = subject.render().unwrap_or_default();
+        let text = text.unwrap_or_default();
         page::write(report, &text, args.cut.force, console)?;
     }
     if args.card {

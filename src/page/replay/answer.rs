@@ -1,7 +1,7 @@
 //! The head of the page: what was replayed, and which cache misses least.
 
 use super::ReplayPage;
-use super::series::{is_optimum, label, speed};
+use super::series::{is_optimum, label, room, speed};
 use crate::page::markup;
 use crate::replay::RunResult;
 use crate::report::wording::{digits, grouped, percent, percent_up};
@@ -32,9 +32,9 @@ impl ReplayPage<'_> {
         let built = || self.replay.rows.iter().filter(|row| !is_optimum(row));
         let of_layers = built().any(|row| row.capacity.is_some());
         let kind = || built().filter(move |row| row.capacity.is_some() == of_layers);
-        let room = |row: &RunResult| row.capacity.map_or(row.capacity_bytes, u64::from);
-        let largest = kind().map(room).max()?;
-        kind().filter(|row| room(row) == largest).min_by(|a, b| b.all.hit_rate.total_cmp(&a.all.hit_rate))
+        let size = |row: &RunResult| row.capacity.map_or(row.capacity_bytes, u64::from);
+        let largest = kind().map(size).max()?;
+        kind().filter(|row| size(row) == largest).min_by(|a, b| b.all.hit_rate.total_cmp(&a.all.hit_rate))
     }
 
     pub(super) fn answer(&self) -> String {
@@ -47,11 +47,12 @@ impl ReplayPage<'_> {
     }
 
     fn claim(&self, best: &RunResult) -> String {
-        let room = self.room(best);
-        let others = self.replay.rows.iter().filter(|row| !is_optimum(row) && self.room(row) == room).count();
+        let room_of_best = room(best);
+        let is_other = |row: &&RunResult| !is_optimum(row) && room(row) == room_of_best;
+        let others = self.replay.rows.iter().filter(is_other).count();
         let least = if others > 1 { ", least of the policies here" } else { "" };
         format!(
-            "With room for {room}, {} misses {} of the accesses{least}.",
+            "With room for {room_of_best}, {} misses {} of the accesses{least}.",
             label(best),
             percent_up(1.0 - best.all.hit_rate)
         )
@@ -59,8 +60,8 @@ impl ReplayPage<'_> {
 
     /// What no policy could do better than, where it was asked for.
     fn bound(&self, best: &RunResult) -> String {
-        let room = self.room(best);
-        let optimum = self.replay.rows.iter().find(|row| row.policy == "belady" && self.room(row) == room);
+        let is_optimum = |row: &&RunResult| row.policy == "belady" && room(row) == room(best);
+        let optimum = self.replay.rows.iter().find(is_optimum);
         match optimum {
             Some(row) => format!(
                 "The optimum, which knows what comes, misses {} at this size.",
@@ -91,14 +92,6 @@ impl ReplayPage<'_> {
                 percent_up(cold)
             ),
         )
-    }
-
-    /// The room of a cache in words.
-    fn room(&self, row: &RunResult) -> String {
-        match row.capacity {
-            Some(capacity) => format!("{capacity} experts of each layer"),
-            None => ByteCount(row.capacity_bytes).to_string(),
-        }
     }
 
     fn tiles(&self) -> Vec<(&'static str, String, String)> {

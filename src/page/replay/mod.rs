@@ -134,9 +134,7 @@ impl ReplayPage<'_> {
         let mut facts = Facts::default();
         facts.add("Trace", self.file);
         if let Some(model) = &trace.model {
-            facts.add("Model", &model.file);
-            facts.add_hash("Fingerprint", &model.fingerprint);
-            facts.add_hash("Routers", &model.router_hash);
+            facts.add_model("Model", [&model.file, &model.fingerprint, &model.router_hash]);
         }
         facts.add("Tokens", &grouped(replay.tokens));
         if replay.working_set_bytes > 0 {

@@ -2,6 +2,7 @@
 
 use crate::replay::{Replay, RunResult};
 use crate::report::wording::{digits, grouped};
+use crate::units::ByteCount;
 use serde::Serialize;
 
 /// The looks of lines: colours that people who see few of them tell apart, and dashes for those who see none.
@@ -130,6 +131,14 @@ pub(super) fn label(run: &RunResult) -> String {
     let ahead =
         ahead.map_or(String::new(), |plan| format!(", fetches {} ahead ({})", plan.experts, plan.place));
     format!("{}{aware}{ahead}", run.policy)
+}
+
+/// The room of a cache in words.
+pub(super) fn room(run: &RunResult) -> String {
+    match run.capacity {
+        Some(capacity) => format!("{capacity} experts of each layer"),
+        None => ByteCount(run.capacity_bytes).to_string(),
+    }
 }
 
 /// Tokens a second.

@@ -1,11 +1,10 @@
 //! What the charts show, as tables, and every figure of each cache.
 
-use super::series::speed;
-use super::series::{Chart, label};
+use super::series::{Chart, label, room, speed};
 use super::{Part, ReplayPage};
 use crate::page::markup::{Row, Table, section};
 use crate::replay::{PartResult, RunResult};
-use crate::report::wording::{digits, grouped, percent_up};
+use crate::report::wording::{capital, digits, grouped, percent_up};
 use crate::units::ByteCount;
 
 /// Points of the exact curve that a table shows.
@@ -122,13 +121,9 @@ impl ReplayPage<'_> {
             0 => "–".to_owned(),
             _ => percent_up(1.0 - part.hit_rate),
         };
-        let room = match row.capacity {
-            Some(capacity) => format!("{capacity} of each layer"),
-            None => ByteCount(row.capacity_bytes).to_string(),
-        };
         let mut cells = vec![
             label(row),
-            room,
+            room(row),
             share(&row.all),
             share(&row.steady),
             digits(row.all.misses_per_token),
@@ -158,12 +153,9 @@ impl ReplayPage<'_> {
             return String::new();
         }
         let row = |row: &RunResult| {
-            let room = match row.capacity {
-                Some(capacity) => format!("{}, {capacity} of each layer", label(row)),
-                None => format!("{}, {}", label(row), ByteCount(row.capacity_bytes)),
-            };
+            let cache = format!("{}, {}", label(row), room(row));
             let turn = |at: usize| row.turns.get(at).map_or("–".into(), |part| self.cell(part));
-            Row::new([room].into_iter().chain((0..n).map(turn)).collect())
+            Row::new([cache].into_iter().chain((0..n).map(turn)).collect())
         };
         let table = Table {
             caption: "Share that misses, by turn of the conversation",
@@ -176,10 +168,4 @@ impl ReplayPage<'_> {
         };
         table.folded("By turn of the conversation")
     }
-}
-
-/// With a capital letter.
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect())
 }

@@ -10,7 +10,7 @@ impl Content<'_> {
         let usage = self.page.usage;
         let run = &usage.run;
         let mut facts = Facts::default();
-        facts.add_model("Model", &usage.model);
+        facts.add_profiled("Model", &usage.model);
         for from in &self.report.imported_from {
             facts.add("Imported", from);
         }

@@ -3,8 +3,9 @@
 use super::Content;
 use crate::page::escape::escape;
 use crate::page::markup::{Row, Table, key, section, switch};
+use crate::report::LayerRow;
 use crate::report::steps;
-use crate::report::wording::{grouped, percent, ratio};
+use crate::report::wording::percent;
 use crate::usage::LayerUsage;
 
 impl Content<'_> {
@@ -84,7 +85,10 @@ impl Content<'_> {
     /// How uneven the layers are, as bars and as a table.
     pub(super) fn skew(&self) -> String {
         let rows = &self.report.layers.rows;
-        let effective = |entropy: f64| entropy.exp2();
+        let row = |row: &LayerRow| {
+            let as_even_as = format!("{:.1} of {}", row.all.entropy_bits.exp2(), row.n_expert);
+            Row::new(row.cells().into_iter().chain([as_even_as]).collect())
+        };
         let table = Table {
             caption: "How uneven each layer is, all corpora together",
             head: [
@@ -98,21 +102,7 @@ impl Content<'_> {
             ]
             .map(str::to_owned)
             .to_vec(),
-            rows: rows
-                .iter()
-                .map(|row| {
-                    let spread = &row.all;
-                    Row::new(vec![
-                        row.layer.to_string(),
-                        grouped(row.n_tokens),
-                        spread.max_min_ratio.map_or("∞".into(), ratio),
-                        format!("{:.2}", spread.std_mean_ratio),
-                        spread.dead_experts.to_string(),
-                        format!("{:.2} of {:.2}", spread.entropy_bits, spread.entropy_bits_max),
-                        format!("{:.1} of {}", effective(spread.entropy_bits), row.n_expert),
-                    ])
-                })
-                .collect(),
+            rows: rows.iter().map(row).collect(),
             left: 0,
         };
         let body = format!(

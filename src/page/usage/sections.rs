@@ -3,8 +3,9 @@
 use super::Content;
 use crate::page::escape::escape;
 use crate::page::markup::{Row, Table, key, ranges, section};
-use crate::report::Stability;
-use crate::report::wording::{percent, tenths};
+use crate::plan::Coverage;
+use crate::report::wording::{capital, percent, tenths};
+use crate::report::{CoverageRow, PlanRow, Stability};
 use crate::units::ByteCount;
 use std::fmt::Write;
 
@@ -18,46 +19,26 @@ impl Content<'_> {
         head.extend(with_sizes.then(|| "size".to_owned()));
         head.extend(["mean", "worst layer"].map(str::to_owned));
         head.extend(corpora.iter().filter(|_| apart).map(|name| (*name).to_owned()));
-        let worst = |worst: f64, layer: u32| format!("{} ({layer})", percent(worst));
-        let row = |k: u32, bytes: Option<u64>, cells: Vec<String>| Row {
-            cells: [k.to_string()]
-                .into_iter()
-                .chain(bytes.map(|bytes| ByteCount(bytes).to_string()))
-                .chain(cells)
-                .collect(),
-            chosen: k == self.k(),
+        let row = |k: u32, bytes: Option<u64>, all: &Coverage, mean: &dyn Fn(&str) -> Option<f64>| {
+            let worst = format!("{} ({})", percent(all.worst), all.worst_layer);
+            let each = corpora.iter().filter(|_| apart).map(|name| mean(name).map_or("–".into(), percent));
+            let size = bytes.map(|bytes| ByteCount(bytes).to_string());
+            let cells = [k.to_string()].into_iter().chain(size).chain([percent(all.mean), worst]).chain(each);
+            Row { cells: cells.collect(), chosen: k == self.k() }
         };
-        let of = |coverage: Option<f64>| coverage.map_or("–".into(), percent);
         let rows = match self.page.sizes {
-            Some(table) => table
-                .rows
-                .iter()
-                .map(|one| {
-                    let mut cells = vec![percent(one.all.mean), worst(one.all.worst, one.all.worst_layer)];
-                    cells.extend(
-                        corpora
-                            .iter()
-                            .filter(|_| apart)
-                            .map(|name| of(one.corpora.get(*name).map(|c| c.mean))),
-                    );
-                    row(one.k, Some(one.bytes), cells)
-                })
-                .collect(),
-            None => self
-                .report
-                .rows
-                .iter()
-                .map(|one| {
-                    let mut cells = vec![percent(one.all.mean), worst(one.all.worst, one.all.worst_layer)];
-                    cells.extend(
-                        corpora
-                            .iter()
-                            .filter(|_| apart)
-                            .map(|name| of(one.corpora.get(*name).map(|c| c.joint.mean))),
-                    );
-                    row(one.k, None, cells)
-                })
-                .collect(),
+            Some(table) => {
+                let of = |one: &PlanRow| {
+                    row(one.k, Some(one.bytes), &one.all, &|name| Some(one.corpora.get(name)?.mean))
+                };
+                table.rows.iter().map(of).collect()
+            }
+            None => {
+                let of = |one: &CoverageRow| {
+                    row(one.k, None, &one.all, &|name| Some(one.corpora.get(name)?.joint.mean))
+                };
+                self.report.rows.iter().map(of).collect()
+            }
         };
         let table =
             Table { caption: "Share of the routing that the kept experts cover", head, rows, left: 0 };
@@ -72,7 +53,7 @@ impl Content<'_> {
         );
         let note = match self.page.sizes {
             Some(table) => {
-                format!("Experts are ranked by {}. {}", table.score, capital(&table.limits.join("; ")))
+                format!("Experts are ranked by {}. {}", table.score, sentence(&table.limits.join("; ")))
             }
             None => {
                 "Experts are ranked by how often they were selected. Sizes need the model at hand.".into()
@@ -214,8 +195,7 @@ impl Content<'_> {
     }
 }
 
-/// With a capital letter.
-fn capital(text: &str) -> String {
-    let mut chars = text.chars();
-    chars.next().map_or_else(String::new, |first| first.to_uppercase().chain(chars).collect::<String>() + ".")
+/// A sentence of these words, if there are any.
+fn sentence(text: &str) -> String {
+    if text.is_empty() { String::new() } else { capital(text) + "." }
 }

@@ -11,7 +11,7 @@ use std::time::{Duration, Instant};
 use thiserror::Error;
 
 use super::Cut;
-use super::behind::{Frontier, ReaderProgress};
+use super::behind::{Frontier, ReaderProgress, follow};
 use crate::gguf::{GgufError, Model};
 use crate::moe::{
     Experts, IdMap, IdMapError, Identity, KeptExperts, MoeError, MoeModel, Provenance, PrunedError,
@@ -197,7 +197,7 @@ impl<'a> Following<'a> {
         interrupt: Interrupt,
     ) -> Result<ComparedData, VerifyError> {
         let Cut { model, experts, keep, .. } = *self.cut;
-        frontier.read(|reader| {
+        follow(frontier, |reader| {
             let mut progress = ReaderProgress(frontier);
             let watch = (&mut progress as _, interrupt);
             let mut comparison =
