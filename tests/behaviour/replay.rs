@@ -140,7 +140,7 @@ fn replay_writes_a_page_beside_its_output_and_replaces_none() {
     let found = json_of(replay(&trace).args(arguments).arg(&page));
     assert_eq!(found["rows"][0]["capacity"], 8);
     let text = fs::read_to_string(&page).unwrap();
-    assert!(text.contains("With room for 8 experts of each layer") && text.contains("t.csv"), "{text}");
+    assert!(text.contains("With room for 8 experts a layer") && text.contains("t.csv"), "{text}");
     refuses(replay(&trace).args(arguments).arg(&page), 2, &["--force"]);
     refuses(replay(&trace).args(arguments).arg(&trace), 2, &["t.csv"]);
     succeeds(replay(&trace).args(arguments).arg(&page).arg("--force"));

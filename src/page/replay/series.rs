@@ -136,7 +136,7 @@ pub(super) fn label(run: &RunResult) -> String {
 /// The room of a cache in words.
 pub(super) fn room(run: &RunResult) -> String {
     match run.capacity {
-        Some(capacity) => format!("{capacity} experts of each layer"),
+        Some(capacity) => format!("{capacity} experts a layer"),
         None => ByteCount(run.capacity_bytes).to_string(),
     }
 }

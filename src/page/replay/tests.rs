@@ -62,7 +62,7 @@ fn page_answers_with_the_cache_that_misses_least_and_its_bound() {
         crate::report::wording::percent_up(1.0 - row.all.hit_rate)
     };
     assert!(of("lfu") != of("random") && of("lfu") != of("belady"));
-    let claim = format!("With room for 8 experts of each layer, lfu misses {} of the accesses", of("lfu"));
+    let claim = format!("With room for 8 experts a layer, lfu misses {} of the accesses", of("lfu"));
     assert!(html.contains(&claim), "{}", markup(&html));
     assert!(html.contains(&format!("misses {} at this size", of("belady"))), "{}", markup(&html));
 }
