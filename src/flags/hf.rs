@@ -1,6 +1,6 @@
-//! Models that llama.cpp or the tools of Hugging Face have downloaded: found, never fetched.
+//! `-hf USER/REPO[:QUANT]`: a model that was downloaded, by the name of its repository.
 
-use crate::llama::Download;
+use super::downloads::Download;
 use std::ffi::OsString;
 
 /// Replaces `--hf-repo USER/REPO[:QUANT]` (and `--hf-file FILE`) by `--model PATH`.

@@ -2,6 +2,8 @@
 
 pub mod card;
 #[cfg(feature = "llama")]
+mod downloads;
+#[cfg(feature = "llama")]
 pub mod eval_texts;
 #[cfg(feature = "llama")]
 pub mod hf;

@@ -8,7 +8,6 @@ mod backend;
 mod batch;
 mod chat;
 mod context;
-mod download;
 mod error;
 #[cfg(feature = "faults")]
 pub mod faulty;
@@ -44,7 +43,6 @@ pub use backend::{Backend, BufferType, Device, DeviceKind};
 pub use batch::Batch;
 pub use chat::{ChatTemplate, PromptPart};
 pub use context::{Context, ContextOptions, ModelPart, PassOutputs, max_sequences};
-pub use download::Download;
 pub use error::{Allocation, LlamaError, LogTail, MissingMemory, ObserveError};
 pub use fit::Fit;
 pub use log::{set_log_sink, set_verbose};

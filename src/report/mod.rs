@@ -6,6 +6,8 @@
 mod card;
 #[cfg(feature = "cli")]
 mod eval_table;
+#[cfg(feature = "cli")]
+mod inspection;
 mod layers;
 mod overlap;
 mod plan_table;
@@ -24,6 +26,8 @@ pub(crate) mod wording;
 pub use card::Card;
 #[cfg(feature = "cli")]
 pub use eval_table::SweepTable;
+#[cfg(feature = "cli")]
+pub use inspection::{Inspection, InspectionError};
 pub use layers::{LayerRow, LayerTable, Spread};
 pub use overlap::{Overlap, OverlapRow};
 pub use plan_table::{PlanRow, PlanTable};
