@@ -67,7 +67,7 @@ pub fn measure_until(
     progress: &mut dyn Progress,
 ) -> Result<Losses, EvalError> {
     if let Some(reference) = reference.as_deref_mut() {
-        reference.rewind()?;
+        reference.rewind();
     }
     let total: u64 = corpora.iter().map(EvalCorpus::n_tokens).sum();
     let mut done = 0;
@@ -105,24 +105,24 @@ fn losses_of(
             Some(reference) => Some(reference.rows(rows.logits.len())?),
             None => None,
         };
-        let found = for_rows(rows.logits.len(), threads, |at| {
+        let found: Vec<Result<TokenLoss, EvalError>> = for_rows(rows.logits.len(), threads, |at| {
             let logits = rows.logits[at];
-            let normaliser = Normaliser::of(logits)?;
-            let target = usize::try_from(rows.targets[at]).ok()?;
+            let normaliser = Normaliser::of(logits).ok_or(EvalError::NotNumbers)?;
+            let target = usize::try_from(rows.targets[at]).unwrap_or(usize::MAX);
             let base = match base {
                 Some(base) => Some(SCRATCH.with_borrow_mut(|scratch| {
                     let base = base.row(at, scratch)?;
                     let found = difference(logits, normaliser, base);
-                    let nll = -f64::from(*base.get(target)?);
-                    Some(BaseLoss { nll, kl: found.kl, same_top: found.same_top })
+                    let nll = -f64::from(*base.get(target).ok_or(EvalError::NotNumbers)?);
+                    Ok::<_, EvalError>(BaseLoss { nll, kl: found.kl, same_top: found.same_top })
                 })?),
                 None => None,
             };
-            let nll = -f64::from(normaliser.log_probability(*logits.get(target)?));
-            Some(TokenLoss { nll, base })
+            let logit = *logits.get(target).ok_or(EvalError::NotNumbers)?;
+            Ok(TokenLoss { nll: -f64::from(normaliser.log_probability(logit)), base })
         });
         for loss in found {
-            losses.push(loss.ok_or(EvalError::NotNumbers)?);
+            losses.push(loss?);
         }
         Ok(())
     })?;
@@ -156,6 +156,5 @@ pub fn measure_and_keep(
         }
         losses.corpora.push(found);
     }
-    keep.finish()?;
     Ok(losses)
 }

@@ -4,9 +4,10 @@ use super::EvalError;
 use super::figures::TokenLoss;
 use super::scorer::{Rows, Scorer, Unobserved};
 use super::softmax::Normaliser;
-use crate::windows::{Window, fill_rows};
+use crate::windows::{Window, fill_rows, for_rows};
+use std::cell::RefCell;
 use std::fs::File;
-use std::io::{BufReader, BufWriter, Read, Seek, Write};
+use std::os::unix::fs::FileExt;
 
 /// Up to so many bytes, log-probabilities are kept as they are.
 const EXACT_BYTES: u64 = 1 << 30;
@@ -14,6 +15,11 @@ const EXACT_BYTES: u64 = 1 << 30;
 const RANGE: f32 = 16.0;
 /// Bytes before each row of 16-bit numbers: the least log-probability and the step, F32 each.
 const ROW_HEAD: usize = 8;
+
+thread_local! {
+    /// A row as it lies in the file.
+    static ENCODED: RefCell<Vec<u8>> = const { RefCell::new(Vec::new()) };
+}
 
 /// How log-probabilities lie in the file.
 #[derive(Clone, Copy, Debug, PartialEq, Eq)]
@@ -25,12 +31,17 @@ pub(super) enum Width {
 }
 
 /// Log-probabilities of all scored tokens, in their order, in a temporary file without a name.
+///
+/// Each thread writes and reads the rows that it works on, so that no row is copied more often than the system does it,
+/// and never by one thread for all.
 pub struct StoredRows {
-    file: Option<BufWriter<File>>,
-    reader: Option<BufReader<File>>,
+    file: File,
     width: Width,
     n_vocab: usize,
-    bytes: Vec<u8>,
+    /// Rows that were written.
+    written: usize,
+    /// The row that is read next.
+    next: usize,
 }
 
 /// Some rows of log-probabilities of the base, one behind another.
@@ -38,22 +49,26 @@ pub struct StoredRows {
 pub(super) enum BaseRows<'r> {
     /// As they are.
     Plain { n_vocab: usize, rows: &'r [f32] },
-    /// As they lie in the file.
-    Encoded { width: Width, row_bytes: usize, bytes: &'r [u8] },
+    /// In the file, from this row on.
+    Stored { stored: &'r StoredRows, first: usize },
 }
 
 impl<'r> BaseRows<'r> {
-    /// The row at a place, in `scratch` where it has to be decoded.
-    pub(super) fn row<'a>(&self, at: usize, scratch: &'a mut Vec<f32>) -> Option<&'a [f32]>
+    /// The row at a place, in `scratch` where it has to be read.
+    ///
+    /// # Errors
+    /// When there is no such row, or it cannot be read.
+    pub(super) fn row<'a>(&self, at: usize, scratch: &'a mut Vec<f32>) -> Result<&'a [f32], EvalError>
     where
         'r: 'a,
     {
         match *self {
-            BaseRows::Plain { n_vocab, rows } => rows.get(at * n_vocab..(at + 1) * n_vocab),
-            BaseRows::Encoded { width, row_bytes, bytes } => {
-                scratch.clear();
-                decode(width, bytes.get(at * row_bytes..(at + 1) * row_bytes)?, scratch);
-                Some(scratch)
+            BaseRows::Plain { n_vocab, rows } => {
+                rows.get(at * n_vocab..(at + 1) * n_vocab).ok_or(EvalError::NoLogits)
+            }
+            BaseRows::Stored { stored, first } => {
+                stored.read(first + at, scratch)?;
+                Ok(scratch)
             }
         }
     }
@@ -73,44 +88,28 @@ impl StoredRows {
     pub fn new(n_vocab: usize, rows: u64) -> Result<Self, EvalError> {
         let exact = rows.saturating_mul(n_vocab as u64 * 4) <= EXACT_BYTES;
         let file = tempfile::tempfile().map_err(EvalError::Store)?;
-        Ok(StoredRows {
-            file: Some(BufWriter::with_capacity(1 << 20, file)),
-            reader: None,
-            width: if exact { Width::Exact } else { Width::Compact },
-            n_vocab,
-            bytes: Vec::new(),
-        })
+        let width = if exact { Width::Exact } else { Width::Compact };
+        Ok(StoredRows { file, width, n_vocab, written: 0, next: 0 })
     }
 
     /// Appends rows; gives the losses of the tokens that they foresee.
     pub(super) fn push(&mut self, rows: &Rows<'_>, threads: usize) -> Result<Vec<TokenLoss>, EvalError> {
-        let (width, row_bytes) = (self.width, self.row_bytes());
-        self.bytes.resize(rows.logits.len() * row_bytes, 0);
-        let losses = fill_rows(&mut self.bytes, row_bytes, threads, |at, bytes| {
+        let (first, row_bytes) = (self.written, self.row_bytes());
+        let losses = for_rows(rows.logits.len(), threads, |at| {
             let logits = rows.logits[at];
-            let normaliser = Normaliser::of(logits)?;
-            encode(width, normaliser, logits, bytes);
-            let target = usize::try_from(rows.targets[at]).ok()?;
-            let nll = -f64::from(normaliser.log_probability(*logits.get(target)?));
-            Some(TokenLoss { nll, base: None })
+            let normaliser = Normaliser::of(logits).ok_or(EvalError::NotNumbers)?;
+            ENCODED.with_borrow_mut(|bytes| {
+                bytes.resize(row_bytes, 0);
+                encode(self.width, normaliser, logits, bytes);
+                self.file.write_all_at(bytes, self.offset(first + at)).map_err(EvalError::Store)
+            })?;
+            let target = usize::try_from(rows.targets[at]).ok().and_then(|target| logits.get(target));
+            let nll = -f64::from(normaliser.log_probability(*target.ok_or(EvalError::NotNumbers)?));
+            Ok(TokenLoss { nll, base: None })
         });
-        let losses = losses.into_iter().collect::<Option<Vec<_>>>().ok_or(EvalError::NotNumbers)?;
-        let file = self.file.as_mut().ok_or(EvalError::NoLogits)?;
-        file.write_all(&self.bytes).map_err(EvalError::Store)?;
+        let losses = losses.into_iter().collect::<Result<Vec<_>, EvalError>>()?;
+        self.written += losses.len();
         Ok(losses)
-    }
-
-    /// Ends the writing.
-    pub(super) fn finish(&mut self) -> Result<(), EvalError> {
-        if let Some(file) = self.file.take() {
-            let file = file.into_inner().map_err(|error| EvalError::Store(error.into_error()))?;
-            self.reader = Some(BufReader::with_capacity(1 << 20, file));
-        }
-        Ok(())
-    }
-
-    fn rewind(&mut self) -> Result<(), EvalError> {
-        self.reader.as_mut().map_or(Ok(()), |reader| reader.rewind().map_err(EvalError::Store))
     }
 
     fn row_bytes(&self) -> usize {
@@ -120,13 +119,30 @@ impl StoredRows {
         }
     }
 
+    /// Where a row begins.
+    fn offset(&self, row: usize) -> u64 {
+        row as u64 * self.row_bytes() as u64
+    }
+
     /// The next `n` rows.
     fn rows(&mut self, n: usize) -> Result<BaseRows<'_>, EvalError> {
-        let row_bytes = self.row_bytes();
-        let reader = self.reader.as_mut().ok_or(EvalError::NoLogits)?;
-        self.bytes.resize(n * row_bytes, 0);
-        reader.read_exact(&mut self.bytes).map_err(EvalError::Store)?;
-        Ok(BaseRows::Encoded { width: self.width, row_bytes, bytes: &self.bytes })
+        let first = self.next;
+        if n > self.written - first {
+            return Err(EvalError::NoLogits);
+        }
+        self.next += n;
+        Ok(BaseRows::Stored { stored: self, first })
+    }
+
+    /// Reads a row.
+    fn read(&self, row: usize, into: &mut Vec<f32>) -> Result<(), EvalError> {
+        ENCODED.with_borrow_mut(|bytes| {
+            bytes.resize(self.row_bytes(), 0);
+            self.file.read_exact_at(bytes, self.offset(row)).map_err(EvalError::Store)?;
+            into.clear();
+            decode(self.width, bytes, into);
+            Ok(())
+        })
     }
 }
 
@@ -170,7 +186,7 @@ pub enum Reference<'m> {
     /// Predictions that were kept.
     Stored(StoredRows),
     /// A model that computes each group of windows first; nothing is kept.
-    InStep(InStep<'m>),
+    InStep(Box<InStep<'m>>),
 }
 
 /// A base that runs beside the other model.
@@ -183,19 +199,21 @@ pub struct InStep<'m> {
 impl<'m> Reference<'m> {
     /// A base that runs beside the other model.
     pub fn in_step(scorer: Scorer<'m>) -> Self {
-        Reference::InStep(InStep { scorer, rows: Vec::new(), next: 0 })
+        Reference::InStep(Box::new(InStep { scorer, rows: Vec::new(), next: 0 }))
     }
 
-    pub(super) fn rewind(&mut self) -> Result<(), EvalError> {
+    /// The first rows come next.
+    pub(super) fn rewind(&mut self) {
         match self {
-            Reference::Stored(stored) => stored.rewind(),
-            Reference::InStep(_) => Ok(()),
+            Reference::Stored(stored) => stored.next = 0,
+            Reference::InStep(_) => {}
         }
     }
 
     /// A group of windows begins.
     pub(super) fn begin(&mut self, group: &[Window]) -> Result<(), EvalError> {
-        let Reference::InStep(InStep { scorer, rows, next }) = self else { return Ok(()) };
+        let Reference::InStep(in_step) = self else { return Ok(()) };
+        let InStep { scorer, rows, next } = in_step.as_mut();
         rows.clear();
         *next = 0;
         scorer.run(group, &mut Unobserved, &mut |found, threads| {
@@ -213,7 +231,8 @@ impl<'m> Reference<'m> {
     pub(super) fn rows(&mut self, n: usize) -> Result<BaseRows<'_>, EvalError> {
         match self {
             Reference::Stored(stored) => stored.rows(n),
-            Reference::InStep(InStep { scorer, rows, next }) => {
+            Reference::InStep(in_step) => {
+                let InStep { scorer, rows, next } = in_step.as_mut();
                 let n_vocab = scorer.n_vocab();
                 let begin = *next;
                 *next += n * n_vocab;
