@@ -203,16 +203,24 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
     }
 }
 
-/// Why the arguments are wrong. A flag of llama.cpp that moeslice does not have is named as such.
+/// Why the arguments are wrong. A flag of llama.cpp that moeslice has in none of its commands is named as such.
 fn refusal(error: &clap::Error, arguments: &[OsString]) -> String {
     use clap::error::{ContextKind, ContextValue};
     if let (ErrorKind::UnknownArgument, Some(ContextValue::String(name))) =
         (error.kind(), error.get(ContextKind::InvalidArg))
         && let Some(why) = flags::names::refusal(name)
+        && !is_ours(name)
     {
         return format!("error: {why}");
     }
     one_line(&error.render().to_string(), arguments)
+}
+
+/// Whether some command has this long flag.
+fn is_ours(name: &str) -> bool {
+    let name = name.trim_start_matches('-');
+    let program = Cli::command();
+    program.get_subcommands().any(|command| command.get_arguments().any(|flag| flag.get_long() == Some(name)))
 }
 
 /// What clap has to say about wrong `arguments`, without the usage that it adds.

@@ -4,6 +4,9 @@ use thiserror::Error;
 
 use super::MaskError;
 
+/// Tokens of the smallest window that has one to score ([`super::scored`]).
+pub(super) const MIN_WINDOW: u32 = 3;
+
 /// Why a model could not be measured.
 #[derive(Debug, Error)]
 #[non_exhaustive]
@@ -25,6 +28,12 @@ pub enum EvalError {
         ctx_size: u32,
         /// Windows that are needed.
         least: usize,
+    },
+    /// Windows in which no token has a half window before it and another behind it.
+    #[error("windows of {ctx_size} tokens leave no token to score: they need at least {MIN_WINDOW}")]
+    NothingToScore {
+        /// Tokens of a window.
+        ctx_size: u32,
     },
     /// The texts cannot be read or tokenized.
     #[error(transparent)]

@@ -1,6 +1,7 @@
 //! Which windows of which texts are measured, and what a usage knows of them.
 
 use super::document::Seen;
+use super::error::MIN_WINDOW;
 use super::scorer::{EvalCorpus, scored};
 use super::{EvalError, EvaluatedCorpus};
 use crate::corpus::CorpusText;
@@ -28,6 +29,20 @@ impl TextOptions {
     pub fn of(pass: &WindowOptions, chunks: Option<u32>, parse_special: bool) -> TextOptions {
         TextOptions { ctx_size: pass.ctx_size, chunks, parse_special, interrupt: pass.settings.interrupt }
     }
+
+    /// How texts are cut into windows, `limit` of each corpus at most.
+    fn cut(&self, limit: Option<u32>) -> Result<Cut, EvalError> {
+        if self.ctx_size < MIN_WINDOW {
+            return Err(EvalError::NothingToScore { ctx_size: self.ctx_size });
+        }
+        Ok(Cut {
+            n_tokens: self.ctx_size as usize,
+            limit: limit.map_or(usize::MAX, |limit| limit as usize),
+            parse_special: self.parse_special,
+            answer: false,
+            interrupt: self.interrupt,
+        })
+    }
 }
 
 /// The windows of each corpus that are measured.
@@ -37,21 +52,14 @@ impl TextOptions {
 /// corpus out of its counts, just these are measured.
 ///
 /// # Errors
-/// When a corpus has fewer than two whole windows, or a text cannot be tokenized.
+/// When windows are too small to score a token, a corpus has fewer than two whole ones, or a text cannot be tokenized.
 pub fn windows(
     model: &Model,
     corpora: &[CorpusText],
     usage: Option<&Usage>,
     options: TextOptions,
 ) -> Result<Vec<(EvalCorpus, EvaluatedCorpus)>, EvalError> {
-    let cut = Cut {
-        n_tokens: options.ctx_size.max(1) as usize,
-        limit: usize::MAX,
-        parse_special: options.parse_special,
-        answer: false,
-        interrupt: options.interrupt,
-    };
-    let cut = Windows::cut(model.vocab(), corpora, cut)?;
+    let cut = Windows::cut(model.vocab(), corpora, options.cut(None)?)?;
     let pairs = corpora.iter().zip(cut.corpora);
     pairs.map(|(text, windows)| select(text, windows, usage, options)).collect()
 }
@@ -68,14 +76,7 @@ pub fn search_parts(
     usage: &Usage,
     options: TextOptions,
 ) -> Result<(EvalCorpus, Vec<(EvalCorpus, EvaluatedCorpus)>), EvalError> {
-    let cut = Cut {
-        n_tokens: options.ctx_size.max(1) as usize,
-        limit: options.chunks.map_or(usize::MAX, |chunks| chunks as usize),
-        parse_special: options.parse_special,
-        answer: false,
-        interrupt: options.interrupt,
-    };
-    let cut = Windows::cut(model.vocab(), corpora, cut)?;
+    let cut = Windows::cut(model.vocab(), corpora, options.cut(options.chunks)?)?;
     let mut looked_at = Vec::new();
     let mut unseen = Vec::new();
     for (text, windows) in corpora.iter().zip(cut.corpora) {

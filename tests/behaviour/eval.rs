@@ -188,6 +188,7 @@ fn what_cannot_be_measured_is_refused_with_what_to_do() {
         3,
         &["short", "0 whole windows of 128", "more text"],
     );
+    refuses(eval(&demo()).arg("-f").arg(dev()).args(["-c", "2"]), 3, &["windows of 2 tokens", "at least 3"]);
     let by_usage = |extra: &[&str], words: &[&str]| {
         let mut command = eval(&demo());
         command.arg("-f").arg(dev()).arg("--usage").arg(at("u.json")).args(["--keep", "16"]).args(extra);

@@ -109,6 +109,17 @@ fn wrong_arguments_exit_with_2() {
 }
 
 #[test]
+fn flag_of_another_command_is_not_taken_for_one_of_llama_cpp() {
+    let plan = |flag: &str| {
+        let output = moeslice().args(["plan", "-m", "m.gguf", flag]).output().unwrap();
+        assert_eq!(output.status.code(), Some(2));
+        String::from_utf8(output.stderr).unwrap()
+    };
+    assert!(plan("--usage").contains("see moeslice plan --help"), "{}", plan("--usage"));
+    assert!(plan("--top-k").contains("a flag of llama.cpp's tools"), "{}", plan("--top-k"));
+}
+
+#[test]
 fn wrong_arguments_are_told_in_one_line() {
     refuses(
         moeslice().args(["prune", "-m", "m.gguf", "-o", "o.gguf"]),

@@ -286,9 +286,10 @@ fn what_is_seen(evaluation: &Evaluation) -> Vec<String> {
 pub fn eval_failure(error: EvalError) -> Failure {
     match error {
         error if error.is_interrupt() => Failure::Interrupted,
-        error @ (EvalError::NoPass(_) | EvalError::TooShort { .. } | EvalError::Mask(_)) => {
-            Failure::input(error)
-        }
+        error @ (EvalError::NoPass(_)
+        | EvalError::TooShort { .. }
+        | EvalError::NothingToScore { .. }
+        | EvalError::Mask(_)) => Failure::input(error),
         error => Failure::running(error),
     }
 }
