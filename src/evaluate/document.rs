@@ -128,11 +128,68 @@ pub struct EvalRow {
     /// The layer of the smallest.
     #[serde(default, skip_serializing_if = "Option::is_none")]
     pub worst_layer: Option<u32>,
+    /// The cache that took part in the routing; absent where none did.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub routing: Option<CacheRouting>,
     /// All corpora together, without those of other work.
     pub all: Figures,
     /// Each corpus, by name.
     #[serde(deserialize_with = "crate::json::unique_keys::deserialize")]
     pub corpora: BTreeMap<String, Figures>,
+}
+
+/// Routing that a simulated cache of experts took part in.
+#[derive(Clone, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CacheRouting {
+    /// The policy of the cache.
+    pub policy: String,
+    /// Experts of each layer that it holds.
+    pub capacity: u32,
+    /// How much being in the cache counts; 0 is the plain routing.
+    pub lambda: f64,
+    /// Ranks that count as in the cache.
+    pub top: u32,
+    /// What the range of router values is: `ema99`, `ema95` or `token`.
+    pub delta: String,
+    /// Whether each window begins with what the one before it left in the cache.
+    pub carry: bool,
+    /// What the cache counted while it chose.
+    pub closed: CacheCounts,
+    /// The same of a cache that chooses among the plain routing's candidates, where the model does not see what it chose.
+    pub open: CacheCounts,
+}
+
+/// What a simulated cache counted, over all layers, one request for each expert of each token.
+#[derive(Clone, Copy, Debug, PartialEq, Serialize, Deserialize)]
+#[cfg_attr(test, derive(schemars::JsonSchema))]
+#[serde(deny_unknown_fields)]
+pub struct CacheCounts {
+    /// Tokens.
+    pub tokens: u64,
+    /// Requests.
+    pub requests: u64,
+    /// Those that missed.
+    pub misses: u64,
+    /// Those of them after the warm-up.
+    pub steady_misses: u64,
+    /// Requests after the warm-up.
+    pub steady_requests: u64,
+    /// Bytes of the misses.
+    pub bytes: u64,
+}
+
+impl CacheCounts {
+    /// Share of the requests that missed.
+    pub fn miss_rate(&self) -> f64 {
+        self.misses as f64 / self.requests.max(1) as f64
+    }
+
+    /// Misses of a token over all layers.
+    pub fn misses_per_token(&self) -> f64 {
+        self.misses as f64 / self.tokens.max(1) as f64
+    }
 }
 
 /// A model against itself.

@@ -3,7 +3,7 @@
 use super::EvalError;
 use super::figures::{BaseLoss, Figures, TokenLoss};
 use super::reference::{Reference, StoredRows};
-use super::scorer::{EvalCorpus, Scorer, Unobserved};
+use super::scorer::{EvalCorpus, Scorer};
 use super::softmax::{Normaliser, difference};
 use crate::llama::Observer;
 use crate::progress::Progress;
@@ -136,6 +136,7 @@ fn losses_of(
 pub fn measure_and_keep(
     scorer: &mut Scorer<'_>,
     corpora: &[EvalCorpus],
+    observer: &mut dyn Observer,
     keep: &mut StoredRows,
     progress: &mut dyn Progress,
 ) -> Result<Losses, EvalError> {
@@ -147,7 +148,7 @@ pub fn measure_and_keep(
         let mut found = Vec::with_capacity(usize::try_from(corpus.n_scored()).unwrap_or(0));
         let groups: Vec<&[Window]> = scorer.groups(&corpus.windows).collect();
         for group in groups {
-            scorer.run(group, &mut Unobserved, &mut |rows, threads| {
+            scorer.run(group, observer, &mut |rows, threads| {
                 found.extend(keep.push(&rows, threads)?);
                 Ok(())
             })?;

@@ -2,6 +2,8 @@
 //! models that run as if they had been cut.
 
 mod bound;
+#[cfg(feature = "llama")]
+mod closed_loop;
 mod document;
 #[cfg(feature = "llama")]
 mod error;
@@ -31,12 +33,15 @@ mod what_if;
 
 pub use bound::{WithinBound, smallest_within};
 pub use document::{
-    EVAL_SCHEMA, EvalRow, EvalRun, EvaluatedCorpus, Evaluation, EvaluationError, Knee, Noise, Seen,
+    CacheCounts, CacheRouting, EVAL_SCHEMA, EvalRow, EvalRun, EvaluatedCorpus, Evaluation, EvaluationError,
+    Knee, Noise, Seen,
 };
 pub use exchange::{Exchange, Margin, exchanged, margins};
 pub use figures::{BaseLoss, Figures, KlFigures, Mean, TokenLoss};
 pub use pair::{NotOfOneModel, check_base};
 
+#[cfg(feature = "llama")]
+pub use closed_loop::{CacheLoop, LoopCounts, LoopError};
 #[cfg(feature = "llama")]
 pub use error::EvalError;
 #[cfg(feature = "llama")]

@@ -65,6 +65,10 @@ pub struct Scorer<'m> {
     context: Context<'m>,
     batch: Batch,
     n_batch: usize,
+    /// Windows that go into one batch, at most.
+    n_seq: usize,
+    /// Whether every token goes the whole way through the model, scored or not.
+    whole: bool,
     n_vocab: usize,
     threads: usize,
     interrupt: Interrupt,
@@ -76,6 +80,29 @@ impl<'m> Scorer<'m> {
     /// # Errors
     /// When the architecture does not predict token after token, or llama.cpp cannot make the context.
     pub fn new(model: &'m Model, experts: &Experts, options: &WindowOptions) -> Result<Self, EvalError> {
+        Self::with_windows(model, experts, options, crate::llama::max_sequences(), false)
+    }
+
+    /// As [`Scorer::new`], but takes one window at a time, and all of its tokens through every layer: the last layer of most
+    /// models computes only tokens whose logits are asked for.
+    ///
+    /// # Errors
+    /// As [`Scorer::new`].
+    pub fn one_by_one(
+        model: &'m Model,
+        experts: &Experts,
+        options: &WindowOptions,
+    ) -> Result<Self, EvalError> {
+        Self::with_windows(model, experts, options, 1, true)
+    }
+
+    fn with_windows(
+        model: &'m Model,
+        experts: &Experts,
+        options: &WindowOptions,
+        at_once: u32,
+        whole: bool,
+    ) -> Result<Self, EvalError> {
         let needs = PassNeeds { logits: true, ..PassNeeds::default() };
         let config = PassConfig::new(model, experts, options, needs)?;
         if !config.causal {
@@ -84,9 +111,10 @@ impl<'m> Scorer<'m> {
         }
         let n_vocab = model.vocab().len();
         let n_window = options.ctx_size.max(2);
-        let window_bytes = u64::from(n_window / 2).saturating_mul(n_vocab as u64 * 4).max(1);
+        let outputs = if whole { n_window } else { n_window / 2 };
+        let window_bytes = u64::from(outputs).saturating_mul(n_vocab as u64 * 4).max(1);
         let that_fit = u32::try_from(LOGIT_BYTES / window_bytes).unwrap_or(u32::MAX);
-        let limit = if model.is_recurrent() { 1 } else { that_fit.clamp(1, crate::llama::max_sequences()) };
+        let limit = if model.is_recurrent() { 1 } else { that_fit.clamp(1, at_once) };
         let n_seq = (options.batch_size / n_window).clamp(1, limit);
         let n_batch = if n_seq == 1 { options.batch_size.clamp(1, n_window) } else { n_window * n_seq };
         let n_ubatch = if options.ubatch_size == 0 { n_batch } else { options.ubatch_size.min(n_batch) };
@@ -97,6 +125,8 @@ impl<'m> Scorer<'m> {
             context: Context::new(model, &context)?,
             batch: Batch::new(),
             n_batch: n_batch as usize,
+            n_seq: n_seq as usize,
+            whole,
             n_vocab,
             threads: options.settings.threads_batch as usize,
             interrupt: options.settings.interrupt,
@@ -110,11 +140,11 @@ impl<'m> Scorer<'m> {
 
     /// Cuts windows into the groups that go into one batch.
     pub(super) fn groups<'w>(&self, windows: &'w [Window]) -> impl Iterator<Item = &'w [Window]> {
-        let n_batch = self.n_batch;
+        let (n_batch, n_seq) = (self.n_batch, self.n_seq);
         let mut rest = windows;
         std::iter::from_fn(move || {
             let mut tokens = 0;
-            let more = rest.iter().take_while(|window| {
+            let more = rest.iter().take(n_seq).take_while(|window| {
                 tokens += window.tokens.len();
                 tokens <= n_batch
             });
@@ -148,6 +178,7 @@ impl<'m> Scorer<'m> {
                 let outputs = scored.start.clamp(begin, end) - begin..scored.end.clamp(begin, end) - begin;
                 places.extend(outputs.clone().map(|at| self.batch.len() + at));
                 targets.extend(outputs.clone().map(|at| window.tokens[begin + at + 1]));
+                let outputs = if self.whole { 0..tokens.len() } else { outputs };
                 self.batch.push_with_outputs(sequence, begin as u32, tokens, outputs);
             }
             self.context.decode(&mut self.batch, observer)?;

@@ -63,6 +63,7 @@ pub(crate) fn row(k: u32, score: Option<&str>, ppl: f64, kl: Option<KlFigures>) 
         coverage_mean: None,
         coverage_worst: None,
         worst_layer: None,
+        routing: None,
         all: Figures { scored: 100, ppl, ppl_err: 0.5, kl },
         corpora: BTreeMap::new(),
     }

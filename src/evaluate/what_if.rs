@@ -2,7 +2,7 @@
 
 use super::measure::{Losses, measure, measure_and_keep, measure_until};
 use super::reference::{Reference, StoredRows};
-use super::scorer::{EvalCorpus, Scorer};
+use super::scorer::{EvalCorpus, Scorer, Unobserved};
 use super::{EvalError, ExpertMask};
 use crate::llama::Model;
 use crate::moe::{Experts, KeptExperts};
@@ -36,10 +36,10 @@ impl<'m, 'a> WhatIf<'m, 'a> {
         let rows = corpora.iter().map(EvalCorpus::n_scored).sum();
         let (reference, whole) = if StoredRows::bytes(scorer.n_vocab(), rows) <= room {
             let mut stored = StoredRows::new(scorer.n_vocab(), rows)?;
-            let losses = measure_and_keep(&mut scorer, corpora, &mut stored, progress)?;
+            let losses = measure_and_keep(&mut scorer, corpora, &mut Unobserved, &mut stored, progress)?;
             (Reference::Stored(stored), losses)
         } else {
-            let losses = measure(&mut scorer, corpora, None, &mut super::Unobserved, progress)?;
+            let losses = measure(&mut scorer, corpora, None, &mut Unobserved, progress)?;
             (Reference::in_step(Scorer::new(model, experts, options)?), losses)
         };
         Ok(WhatIf { scorer, experts, corpora, reference, whole })

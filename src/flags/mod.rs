@@ -1,5 +1,6 @@
 //! Flags that several commands share.
 
+pub mod cache_aware;
 pub mod card;
 #[cfg(feature = "llama")]
 mod downloads;

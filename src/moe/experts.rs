@@ -57,6 +57,14 @@ impl ExpertLayer {
         k.min(self.n_expert)
     }
 
+    /// Experts that a token can go to: where groups are selected first, those of so many groups as it may use. Behind them in a
+    /// sorted row all others are equal, in no order.
+    pub fn reachable(&self, groups: Option<Groups>) -> u32 {
+        let Some(groups) = groups.filter(|groups| groups.count > 1) else { return self.n_expert };
+        let reachable = groups.used.saturating_mul(self.n_expert / groups.count).min(self.n_expert);
+        reachable.max(self.n_expert_used)
+    }
+
     /// The tensor with a role.
     pub fn tensor(&self, role: Role) -> Option<&ExpertTensor> {
         self.tensors.iter().find(|tensor| tensor.role == role)

@@ -21,7 +21,7 @@ pub(super) fn quality(measured: &Evaluation, chosen: Option<u32>) -> String {
         head.extend(["KL divergence", "same first choice"].map(str::to_owned));
     }
     head.extend(names.iter().filter(|_| apart).map(|name| format!("PPL of {name}")));
-    let rows = measured.rows.iter().map(|row| {
+    let rows = measured.rows.iter().filter(|row| row.routing.is_none()).map(|row| {
         let mut cells = vec![row.k.to_string(), chosen_by(row), ByteCount(row.bytes).to_string()];
         if with_kept {
             cells.push(row.coverage_mean.map_or("–".into(), percent));
@@ -72,10 +72,11 @@ pub(super) fn remarks(measured: &Evaluation) -> String {
 
 /// The row that tells most: the cut at the knee, or the smallest; otherwise what was measured last.
 pub fn telling_row(measured: &Evaluation) -> Option<&EvalRow> {
-    let rows = &measured.rows;
-    let knee = measured.knee.as_ref().and_then(|knee| rows.iter().find(|row| row.k == knee.k));
-    let smallest = || rows.iter().filter(|row| row.masked).min_by_key(|row| row.k);
-    knee.or_else(smallest).or(rows.last())
+    // Rows of another routing say nothing of a cut.
+    let rows = || measured.rows.iter().filter(|row| row.routing.is_none());
+    let knee = measured.knee.as_ref().and_then(|knee| rows().find(|row| row.k == knee.k));
+    let smallest = || rows().filter(|row| row.masked).min_by_key(|row| row.k);
+    knee.or_else(smallest).or_else(|| rows().next_back())
 }
 
 /// What the experts of a row were chosen by.

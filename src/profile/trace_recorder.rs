@@ -52,18 +52,11 @@ impl TraceRecorder {
         groups: Option<Groups>,
         candidates: u32,
     ) -> TraceRecorder {
-        let shape = |layer: &ExpertLayer| {
-            // Behind the experts of the groups that a token can reach all others are equal, in no order.
-            let reachable = groups.filter(|groups| groups.count > 1).map_or(layer.n_expert, |groups| {
-                groups.used.saturating_mul(layer.n_expert / groups.count).min(layer.n_expert)
-            });
-            Shape {
-                layer: layer.layer,
-                n_expert: layer.n_expert as usize,
-                n_expert_used: layer.n_expert_used as usize,
-                candidates: candidates.clamp(layer.n_expert_used, reachable.max(layer.n_expert_used))
-                    as usize,
-            }
+        let shape = |layer: &ExpertLayer| Shape {
+            layer: layer.layer,
+            n_expert: layer.n_expert as usize,
+            n_expert_used: layer.n_expert_used as usize,
+            candidates: candidates.clamp(layer.n_expert_used, layer.reachable(groups)) as usize,
         };
         let shapes: Vec<Shape> = layers.into_iter().map(shape).collect();
         TraceRecorder {

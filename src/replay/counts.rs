@@ -33,6 +33,13 @@ impl Counts {
         self.bytes += other.bytes;
     }
 
+    /// Adds what another layer counted for the same tokens.
+    pub fn add_layer(&mut self, other: &Counts) {
+        let tokens = self.tokens;
+        self.add(other);
+        self.tokens = tokens;
+    }
+
     /// Share of the requests that were hits; 0 without requests.
     pub fn hit_rate(&self) -> f64 {
         self.hits as f64 / self.requests.max(1) as f64

@@ -92,20 +92,41 @@ impl Simulation {
     /// Replays a part of the trace.
     pub fn feed(&mut self, chunk: &Chunk) {
         for (at, group) in chunk.groups.iter().enumerate() {
-            self.begin_session(group.session);
-            let steady = self.tokens >= self.options.warmup;
-            if steady && !std::mem::replace(&mut self.learnt, true) {
-                self.pools.iter_mut().for_each(|pool| pool.end_warmup());
-            }
-            let mut counts = Counts { tokens: group.rows.len() as u64, ..Counts::default() };
-            for layer in 0..self.layers.len() {
-                self.request(chunk, (at, group), layer, steady, &mut counts);
-            }
-            let place = Place { phase: group.phase, turn: group.turn, steady };
-            self.tally.add(&counts, place);
-            self.tokens += counts.tokens;
-            self.tally.longest = self.tally.longest.max(self.tokens);
+            self.serve(chunk, (at, group));
         }
+    }
+
+    /// As [`Simulation::feed`], for a trace of one layer whose tokens are requested one by one: adds the experts that each token
+    /// goes to, the best first, to `chosen`.
+    pub fn route(&mut self, chunk: &Chunk, chosen: &mut Vec<u16>) {
+        let width = self.meta.candidates as usize;
+        for (at, group) in chunk.groups.iter().enumerate() {
+            self.serve(chunk, (at, group));
+            match self.layers.first().map(|layer| layer.chooser.is_some()) {
+                Some(true) => chosen.extend_from_slice(&self.scratch.chosen),
+                _ => {
+                    let used = self.meta.layers.first().map_or(0, |layer| layer.n_expert_used as usize);
+                    let rows = group.rows.clone();
+                    rows.for_each(|row| chosen.extend_from_slice(&chunk.batch.ids[row * width..][..used]));
+                }
+            }
+        }
+    }
+
+    fn serve(&mut self, chunk: &Chunk, (at, group): (usize, &Group)) {
+        self.begin_session(group.session);
+        let steady = self.tokens >= self.options.warmup;
+        if steady && !std::mem::replace(&mut self.learnt, true) {
+            self.pools.iter_mut().for_each(|pool| pool.end_warmup());
+        }
+        let mut counts = Counts { tokens: group.rows.len() as u64, ..Counts::default() };
+        for layer in 0..self.layers.len() {
+            self.request(chunk, (at, group), layer, steady, &mut counts);
+        }
+        let place = Place { phase: group.phase, turn: group.turn, steady };
+        self.tally.add(&counts, place);
+        self.tokens += counts.tokens;
+        self.tally.longest = self.tally.longest.max(self.tokens);
     }
 
     fn begin_session(&mut self, session: u32) {
@@ -235,17 +256,31 @@ impl Simulation {
         self.scratch.before = here;
     }
 
-    /// What was counted.
+    /// What was counted so far: in all, and of that after the warm-up.
+    pub fn counts(&self) -> (Counts, Counts) {
+        (self.tally.all, self.tally.steady)
+    }
+
+    /// Checks that tokens came, and some of them after the warm-up.
     ///
     /// # Errors
     /// When the trace was too short to say anything of a steady cache.
-    pub fn finish(self, model: Option<TransferModel>) -> Result<RunResult, ReplayError> {
+    pub fn check_length(&self) -> Result<(), ReplayError> {
         if self.tally.all.tokens == 0 {
             return Err(ReplayError::Empty);
         }
         if self.tally.steady.tokens == 0 {
             return Err(ReplayError::TooShort { tokens: self.tally.longest, warmup: self.options.warmup });
         }
+        Ok(())
+    }
+
+    /// What was counted.
+    ///
+    /// # Errors
+    /// As [`Simulation::check_length`].
+    pub fn finish(self, model: Option<TransferModel>) -> Result<RunResult, ReplayError> {
+        self.check_length()?;
         Ok(RunResult::new(&self.spec, &self.meta, &self.tally, model))
     }
 }

@@ -3,12 +3,14 @@
 use super::TextStyle;
 use super::table::fitting;
 use super::wording::percent;
-use crate::evaluate::{EvalRow, Evaluation, Figures, Knee};
+use crate::evaluate::{CacheRouting, EvalRow, Evaluation, Figures, Knee};
 use crate::units::ByteCount;
 
 /// Columns that a corpus takes beside others, and that the figures of all corpora take without the label.
 const CORPUS_WIDTH: usize = 21;
 const NARROW: usize = 72;
+/// The row without a cache in it.
+const PLAIN: &str = "none";
 
 /// Columns of a table that grows line by line while it is measured.
 #[derive(Clone, Debug)]
@@ -88,6 +90,63 @@ impl SweepTable {
         format!(
             "{k:>4}  {size:>9}  {score:<width$}  {kept:>6}  {worst:>6}  {ppl:>8}  {ppl_err:>6}  {kl:>8}  {kl_err:>7}"
         )
+    }
+}
+
+/// Columns of a table of caches that take part in the routing; it grows line by line while it is measured.
+#[derive(Clone, Debug)]
+pub struct RoutingTable {
+    policy_width: usize,
+    style: TextStyle,
+}
+
+impl RoutingTable {
+    /// For rows of these policies.
+    pub fn new(policies: impl Iterator<Item = &'static str>, style: TextStyle) -> Self {
+        let widths = policies.chain(["policy", PLAIN]).map(|name| name.chars().count());
+        RoutingTable { policy_width: widths.max().unwrap_or(0), style }
+    }
+
+    /// The two lines above the rows.
+    pub fn header(&self) -> String {
+        let names = ["policy", "a layer", "λ", "PPL", "±", "KL", "±", "missed", "replayed", "change"];
+        self.style.table(self.line(&names.map(String::from)) + "\n")
+    }
+
+    /// One row; without a cache that of the plain routing.
+    pub fn row(&self, row: &EvalRow) -> String {
+        let routing = row.routing.as_ref();
+        let of = |text: &dyn Fn(&CacheRouting) -> String| routing.map_or_else(String::new, text);
+        let kl = row.all.kl.as_ref();
+        let share = |share: f64| format!("{:.2}%", share * 100.0);
+        let line = self.line(&[
+            routing.map_or(PLAIN, |routing| &routing.policy).to_owned(),
+            of(&|routing| routing.capacity.to_string()),
+            of(&|routing| routing.lambda.to_string()),
+            number(row.all.ppl),
+            number(row.all.ppl_err),
+            kl.map_or_else(|| "-".into(), |kl| divergence(kl.kl_mean)),
+            kl.map_or_else(String::new, |kl| divergence(kl.kl_err)),
+            of(&|routing| share(routing.closed.miss_rate())),
+            of(&|routing| share(routing.open.miss_rate())),
+            of(&|routing| match routing.closed.miss_rate() - routing.open.miss_rate() {
+                0.0 => String::new(),
+                change => format!("{:+.2}%", change * 100.0),
+            }),
+        ]);
+        format!("{}\n", line.trim_end())
+    }
+
+    fn line(&self, cells: &[String; 10]) -> String {
+        let [policy, capacity, lambda, ppl, ppl_err, kl, kl_err, missed, replayed, change] = cells;
+        let width = self.policy_width;
+        let name = format!("{policy:<width$}  {capacity:>7}  {lambda:>5}");
+        let cache = format!("{missed:>7}  {replayed:>8}  {change:>7}");
+        // What a narrow terminal can do without.
+        if self.style.table_width() < NARROW + 8 + width {
+            return format!("{name}  {ppl:>8}  {kl:>8}  {cache}");
+        }
+        format!("{name}  {ppl:>8}  {ppl_err:>6}  {kl:>8}  {kl_err:>7}  {cache}")
     }
 }
 

@@ -25,7 +25,7 @@ pub(crate) mod wording;
 
 pub use card::Card;
 #[cfg(feature = "cli")]
-pub use eval_table::SweepTable;
+pub use eval_table::{RoutingTable, SweepTable};
 #[cfg(feature = "cli")]
 pub use inspection::{Inspection, InspectionError};
 pub use layers::{LayerRow, LayerTable, Spread};

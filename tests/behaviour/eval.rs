@@ -214,3 +214,76 @@ fn what_cannot_be_measured_is_refused_with_what_to_do() {
     plan.arg("plan").arg(at("u.json")).arg("-m").arg(demo()).args(["--keep", "kl:0.05"]);
     refuses(&mut plan, 2, &["kl:0.05", "`run`"]);
 }
+
+#[test]
+fn cache_in_the_routing_is_missed_less_at_a_price() {
+    let folder = folder();
+    let output = folder.path().join("e.json");
+    let texts = ["-f".to_owned(), dev().display().to_string(), "--chunks".into(), "4".into()];
+    let cache = ["--cache-policy", "lru,belady", "--capacity", "8", "--lambda", "0,1", "--warmup", "32"];
+    let table = succeeds(eval(&demo()).args(&texts).args(cache).arg("-o").arg(&output));
+    let lines: Vec<&str> = table.lines().collect();
+    assert!(lines[0].starts_with("policy  a layer"), "{table}");
+    let rows = ["none", "lru           8      0", "lru           8      1", "belady        8      0"];
+    for (line, row) in lines[1..].iter().zip(rows) {
+        assert!(line.starts_with(row), "{table}");
+    }
+    let found: Value = serde_json::from_slice(&fs::read(&output).unwrap()).unwrap();
+    let rows = found["rows"].as_array().unwrap();
+    assert_eq!(rows.len(), 4);
+    let plain = evaluation(eval(&demo()).args(&texts));
+    let ratio = ppl(&rows[0]) / ppl(&plain["rows"][0]);
+    assert!((ratio - 1.0).abs() < 1e-4, "routing that is looked at is the same but for rounding: {ratio}");
+    let misses = |row: &Value, side: &str| row["routing"][side]["misses"].as_u64().unwrap();
+    assert_eq!((ppl(&rows[1]), misses(&rows[1], "closed")), (ppl(&rows[0]), misses(&rows[1], "open")));
+    assert!(kl(&rows[2]) > 0.0 && misses(&rows[2], "closed") < misses(&rows[1], "closed") / 2);
+    assert!(misses(&rows[3], "open") < misses(&rows[1], "open"), "no policy is better than the optimum");
+    let requests = rows[2]["routing"]["closed"]["requests"].as_u64().unwrap();
+    assert_eq!(requests, 4 * 128 * 4 * 4, "windows, tokens, layers and experts");
+}
+
+#[test]
+fn cache_that_cannot_take_part_is_refused_with_what_to_do() {
+    let with = |extra: &[&str], code: i32, words: &[&str]| {
+        refuses(eval(&demo()).arg("-f").arg(dev()).args(["--chunks", "2"]).args(extra), code, words);
+    };
+    with(&["--cache-policy", "lru"], 2, &["--capacity"]);
+    with(&["--capacity", "8"], 2, &["--cache-policy"]);
+    with(&["--lambda", "0.1"], 2, &["--cache-policy"]);
+    with(&["--cache-policy", "lru", "--capacity", "3"], 2, &["3 experts a layer", "4 that a token uses"]);
+    with(&["--cache-policy", "best", "--capacity", "8"], 2, &["best", "lru"]);
+    with(
+        &["--cache-policy", "belady", "--capacity", "8", "--lambda", "0.1"],
+        2,
+        &["belady", "depends on the cache"],
+    );
+    with(&["--cache-policy", "lru", "--capacity", "8", "--lambda=-1"], 2, &["0 or more"]);
+    with(&["--cache-policy", "lru", "--capacity", "8", "--noise"], 2, &["--noise"]);
+    with(
+        &["--cache-policy", "lru", "--capacity", "8", "--warmup", "128"],
+        3,
+        &["warm-up of 128", "--warmup"],
+    );
+}
+
+#[test]
+fn conversations_that_are_shorter_than_a_window_are_measured() {
+    let folder = folder();
+    let chats = folder.path().join("chats.jsonl");
+    let chat = |at: usize| {
+        format!(
+            r#"{{"messages":[{{"role":"user","content":"What is {at}?"}},{{"role":"assistant","content":"def f(x): return {at}"}}]}}"#
+        )
+    };
+    fs::write(&chats, (0..40).map(|at| chat(at) + "\n").collect::<String>()).unwrap();
+    let template = "{% for m in messages %}{{ m.role }}: {{ m.content }}\n{% endfor %}";
+    let measured = |extra: &[&str]| {
+        evaluation(eval(&demo()).arg("-f").arg(&chats).args(["--chat-template", template]).args(extra))
+    };
+    let together = measured(&["-b", "512"]);
+    let corpus = &together["corpora"][0];
+    assert_eq!(corpus["windows"], 40, "{corpus}");
+    assert!(corpus["tokens"].as_u64().unwrap() < 40 * 64, "short ones: {corpus}");
+    let apart = measured(&["-b", "128"]);
+    assert!((ppl(&together["rows"][0]) / ppl(&apart["rows"][0]) - 1.0).abs() < 1e-3);
+}

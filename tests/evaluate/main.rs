@@ -1,6 +1,7 @@
 //! Measurements and scores against computations that have nothing to do with the product's own.
 #![cfg(feature = "llama")]
 
+mod closed_loop;
 mod noise;
 mod scores;
 #[path = "../support/mod.rs"]

@@ -4,11 +4,12 @@ use crate::cache::PolicyKind;
 use crate::console::failure::Failure;
 use crate::console::output_files::OutputFiles;
 use crate::console::{Console, print_json, print_styled};
+use crate::flags::cache_aware::{CacheAwareFlags, number};
 use crate::flags::page;
 use crate::moe::MoeModel;
 use crate::page::ReplayPage;
 use crate::progress::{Interrupt, Unit};
-use crate::replay::{self, CacheAware, Capacity, DeltaReading, Guard, PrefetchPlace, PrefetchPlan};
+use crate::replay::{self, CacheAware, Capacity, Guard, PrefetchPlace, PrefetchPlan};
 use crate::replay::{ReplayError, ReplayOptions, RunSpec, TransferModel};
 use crate::report;
 use crate::sys::{self, catch_interrupts};
@@ -59,15 +60,6 @@ pub struct ReplayArgs {
     /// Fetch N experts ahead for the next layer: "staging:N" into a buffer of their own, "tail:N" to where lru evicts first, "evicting:N" into lru like others
     #[arg(long, value_name = "PLACE:N", value_parser = prefetch)]
     pub prefetch: Option<PrefetchPlan>,
-    /// Cache-aware routing: how much being in the cache counts, in ranges of router values; 0 is the plain routing
-    #[arg(long, value_name = "λ,…", value_delimiter = ',', value_parser = number)]
-    pub lambda: Vec<f64>,
-    /// Cache-aware routing: the router's first J count as in the cache
-    #[arg(long, value_name = "J", default_value_t = 1, requires = "lambda")]
-    pub top_j: u32,
-    /// Cache-aware routing, the range: "ema99" or "ema95", the layer's mean of max − min so far, or "token", the token's own best − last selected
-    #[arg(long, value_name = "ema99|ema95|token", default_value = "ema99", requires = "lambda")]
-    pub delta: DeltaReading,
     /// Machine-readable output
     #[arg(long)]
     pub json: bool,
@@ -77,19 +69,17 @@ pub struct ReplayArgs {
     /// Replace an existing page
     #[arg(long, requires = "report")]
     pub force: bool,
+    #[command(flatten)]
+    pub aware: CacheAwareFlags,
 }
 
-fn policy_help() -> String {
+/// The help of the flags that name policies.
+pub(super) fn policy_help() -> String {
     format!("What is evicted: {}", PolicyKind::names().join(", "))
 }
 
 fn bytes(text: &str) -> Result<u64, String> {
     parse_bytes(text).map_err(str::to_owned)
-}
-
-fn number(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
-    number.ok_or_else(|| "expected a number of 0 or more".to_owned())
 }
 
 fn prefetch(text: &str) -> Result<PrefetchPlan, String> {
@@ -168,12 +158,9 @@ fn specs(args: &ReplayArgs) -> Result<Vec<RunSpec>, Failure> {
             "how large the cache is has to be said: --capacity N for experts of each layer, --memory SIZE for all together, or --curve for every capacity of lru",
         ));
     }
-    let aware: Vec<Option<CacheAware>> = match args.lambda.as_slice() {
+    let aware: Vec<Option<CacheAware>> = match args.aware.lambda.as_slice() {
         [] => vec![None],
-        lambdas => {
-            let aware = |lambda: &f64| CacheAware { lambda: *lambda, top: args.top_j, delta: args.delta };
-            lambdas.iter().map(aware).map(Some).collect()
-        }
+        lambdas => lambdas.iter().map(|lambda| Some(args.aware.with(*lambda))).collect(),
     };
     let mut specs = Vec::new();
     for capacity in capacities {
@@ -181,7 +168,7 @@ fn specs(args: &ReplayArgs) -> Result<Vec<RunSpec>, Failure> {
             for cache_aware in &aware {
                 // What comes depends on the cache then, which an optimum cannot know; it stands beside the others at 0.
                 let unknown = policy.is_optimum() && cache_aware.is_some_and(|aware| aware.lambda > 0.0);
-                if unknown && args.policy.len() > 1 && args.lambda.contains(&0.0) {
+                if unknown && args.policy.len() > 1 && args.aware.lambda.contains(&0.0) {
                     continue;
                 }
                 let prefetch = args.prefetch.filter(|_| !(policy.is_optimum() && args.policy.len() > 1));
@@ -244,7 +231,7 @@ fn watched<T>(console: Console, work: impl FnOnce(&mut dyn FnMut(u64)) -> T) -> 
 }
 
 /// Numbers that do not go with the trace are a matter of the arguments, all else of the trace.
-fn replay_failure(error: ReplayError) -> Failure {
+pub(super) fn replay_failure(error: ReplayError) -> Failure {
     match error {
         error @ (ReplayError::Trace(_)
         | ReplayError::NoBytes

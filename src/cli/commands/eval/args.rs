@@ -1,5 +1,6 @@
 //! The arguments of `eval`.
 
+use super::closed_loop::LoopFlags;
 use crate::flags::eval_texts::EvalTextFlags;
 use crate::flags::llama::LlamaFlags;
 use crate::plan::{KeepTarget, Pins};
@@ -52,6 +53,8 @@ pub struct EvalArgs {
     /// Machine-readable output
     #[arg(long)]
     pub json: bool,
+    #[command(flatten)]
+    pub cache: LoopFlags,
     #[command(flatten)]
     pub texts: EvalTextFlags,
     #[command(flatten)]

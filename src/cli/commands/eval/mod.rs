@@ -2,6 +2,7 @@
 
 mod args;
 mod candidates;
+mod closed_loop;
 mod page;
 mod session;
 
@@ -22,6 +23,7 @@ pub fn eval(args: &EvalArgs, console: Console) -> Result<(), Failure> {
     let mut model = MoeModel::open(&args.model).map_err(Failure::input)?;
     // An ordinary context does not run the blocks of multi-token prediction.
     model.choose_from_trunk();
+    args.cache.check(&model)?;
     let base = args.base.as_deref().map(MoeModel::open).transpose().map_err(Failure::input)?;
     let base_remark = match &base {
         Some(base) => evaluate::check_base(&model, base).map_err(Failure::input)?,
@@ -44,9 +46,11 @@ pub fn eval(args: &EvalArgs, console: Console) -> Result<(), Failure> {
     let usage = candidates.usage.as_ref();
     let (session, mut evaluation) = Session::new(args, &model, &corpora, usage, (console, interrupt))?;
     evaluation.remarks.extend(base_remark);
-    let is_sweep = !candidates.list.is_empty();
+    // Rows that are shown as they come.
+    let is_sweep = !candidates.list.is_empty() || args.cache.is_given();
     let measured = match &base {
         Some(base) => session.compare(base, &mut evaluation),
+        None if args.cache.is_given() => closed_loop::measure(&session, &args.cache, &mut evaluation),
         None if is_sweep => session.sweep(&candidates.list, &mut evaluation),
         None => session.alone(&mut evaluation),
     };

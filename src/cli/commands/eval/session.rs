@@ -19,13 +19,13 @@ use std::time::Instant;
 
 /// What is at hand while `eval` runs.
 pub struct Session<'a> {
-    args: &'a EvalArgs,
-    model: &'a MoeModel,
-    loaded: Loaded,
-    options: WindowOptions,
-    console: Console,
-    interrupt: Interrupt,
-    corpora: Vec<EvalCorpus>,
+    pub(super) args: &'a EvalArgs,
+    pub(super) model: &'a MoeModel,
+    pub(super) loaded: Loaded,
+    pub(super) options: WindowOptions,
+    pub(super) console: Console,
+    pub(super) interrupt: Interrupt,
+    pub(super) corpora: Vec<EvalCorpus>,
     /// Places of the corpora that count together.
     together: Vec<usize>,
     begin: Instant,
@@ -104,7 +104,7 @@ impl<'a> Session<'a> {
         let mut reference = if bytes <= room().min(base.file.total_bytes().max(1 << 30)) {
             let mut stored = StoredRows::new(scorer.n_vocab(), rows).map_err(eval_failure)?;
             let kept = stage(&mut *self.console.progress(), "base", Unit::Tokens, |progress| {
-                evaluate::measure_and_keep(&mut scorer, &self.corpora, &mut stored, progress)
+                evaluate::measure_and_keep(&mut scorer, &self.corpora, &mut Unobserved, &mut stored, progress)
             });
             kept.map_err(eval_failure)?;
             drop(scorer);
@@ -212,12 +212,12 @@ impl<'a> Session<'a> {
         Some(Noise { against, all: losses.of(&self.together)? })
     }
 
-    fn scorer(&self) -> Result<Scorer<'_>, Failure> {
+    pub(super) fn scorer(&self) -> Result<Scorer<'_>, Failure> {
         Scorer::new(&self.loaded.model, &self.model.experts, &self.options).map_err(eval_failure)
     }
 
     /// The row of a measurement: of the file, or of a cut that was tried.
-    fn row(&self, losses: &Losses, candidate: Option<&Candidate>) -> Result<EvalRow, Failure> {
+    pub(super) fn row(&self, losses: &Losses, candidate: Option<&Candidate>) -> Result<EvalRow, Failure> {
         let all = losses.of(&self.together);
         let all = all.ok_or_else(|| Failure::running(anyhow::anyhow!("not a single token was scored")))?;
         let names = self.corpora.iter().map(|corpus| corpus.name.clone());
@@ -232,6 +232,7 @@ impl<'a> Session<'a> {
             coverage_mean: coverage.map(|coverage| coverage.mean),
             coverage_worst: coverage.map(|coverage| coverage.worst),
             worst_layer: coverage.map(|coverage| coverage.worst_layer),
+            routing: None,
             all,
             corpora: names.zip(each).collect(),
         })
@@ -239,7 +240,7 @@ impl<'a> Session<'a> {
 }
 
 /// Passes on how far the work is, and keeps the name of the stage.
-struct Unnamed<'p>(&'p mut dyn Progress);
+pub(super) struct Unnamed<'p>(pub(super) &'p mut dyn Progress);
 
 impl Progress for Unnamed<'_> {
     fn begin(&mut self, _: &str, _: Unit) {}
