@@ -4,5 +4,6 @@ pub mod gguf;
 pub mod plan;
 pub mod prune;
 pub mod report;
+pub mod trace;
 pub mod usage;
 pub mod verify;

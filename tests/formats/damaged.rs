@@ -1,4 +1,4 @@
-//! Usage files and plans that were damaged.
+//! Usage files, plans and traces that were damaged.
 
 use moeslice::fuzzing;
 use proptest::prelude::*;
@@ -84,5 +84,10 @@ proptest! {
     #[test]
     fn damaged_plan_is_refused_or_fits_its_model(seed: usize, changes in changes()) {
         let _ = fuzzing::plan::plan(&damaged("plan_json", seed, &changes));
+    }
+
+    #[test]
+    fn damaged_trace_is_refused_or_replayed(seed: usize, changes in changes()) {
+        let _ = fuzzing::trace::trace(&damaged("trace", seed, &changes));
     }
 }

@@ -64,6 +64,20 @@ fn plan_seeds_are_accepted_or_refused_as_named() {
 }
 
 #[test]
+fn trace_seeds_are_accepted_or_refused_as_named() {
+    let accepted = check_seeds("trace", &["layers.jsonl", "twice.jsonl"], fuzzing::trace::trace);
+    for (name, tokens) in accepted {
+        let expected = match name.as_str() {
+            "cut_off.arrow" => 0,
+            "text.arrow" => 11,
+            "values.jsonl" => 2,
+            _ => 3,
+        };
+        assert_eq!(tokens, expected, "{name}");
+    }
+}
+
+#[test]
 fn prune_seeds_can_be_cut() {
     for (name, is_cut) in check_seeds("prune", &[], fuzzing::prune::cut) {
         assert!(is_cut, "{name}");
