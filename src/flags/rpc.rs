@@ -3,6 +3,7 @@
 
 use crate::console::failure::Failure;
 use crate::llama::Backend;
+use crate::sys::interrupts;
 use clap::Args;
 use std::fmt;
 use std::io::{ErrorKind, Read, Write};
@@ -15,6 +16,9 @@ const CONNECT: Duration = Duration::from_secs(5);
 
 /// How long an answer may take.
 const ANSWER: Duration = Duration::from_secs(10);
+
+/// How often an interrupt is looked for.
+const MOMENT: Duration = Duration::from_millis(100);
 
 /// Servers that llama.cpp can spread a model over: 16 devices, of which the processor is one.
 const MOST: usize = 15;
@@ -96,9 +100,10 @@ impl RpcFlags {
         // A server takes one client at a time: who has it already does not greet it once more.
         let added = Backend::started().map(Backend::rpc_servers).unwrap_or_default();
         for server in self.rpc.iter().filter(|server| !added.contains(&server.to_string())) {
-            server
-                .probe(CONNECT, ANSWER)
-                .map_err(|what| Failure::running(anyhow::anyhow!("{server}: {what}")))?;
+            server.probe(CONNECT, ANSWER).map_err(|what| match interrupts() {
+                0 => Failure::running(anyhow::anyhow!("{server}: {what}")),
+                _ => Failure::Interrupted,
+            })?;
         }
         let backend = Backend::start().map_err(Failure::running)?;
         for server in &self.rpc {
@@ -149,7 +154,8 @@ impl RpcServer {
         let mut greeting = vec![command];
         greeting.extend((size as u64).to_le_bytes());
         greeting.resize(greeting.len() + size, 0);
-        let closed = "closes the connection on llama.cpp's greeting: an RPC server of another version, or something that is none";
+        let closed = "closes the connection on llama.cpp's greeting: a tunnel to nobody, an RPC server of another version, or \
+             something that is none";
         stream.write_all(&greeting).map_err(|_| closed)?;
         let mut read = |bytes: &mut [u8]| match read_within(&mut stream, bytes, answer) {
             Ok(read) if read == bytes.len() => Ok(()),
@@ -188,21 +194,20 @@ enum Silence {
     Closed,
 }
 
-/// Fills `bytes` as far as the other side gives something, within the time; gives how far.
+/// Fills `bytes` as far as the other side gives something, within the time, and until an interrupt; gives how far.
 fn read_within(stream: &mut TcpStream, bytes: &mut [u8], limit: Duration) -> Result<usize, Silence> {
     let begin = Instant::now();
     let mut read = 0;
     while read < bytes.len() {
         let left = limit.saturating_sub(begin.elapsed());
-        if left.is_zero() || stream.set_read_timeout(Some(left)).is_err() {
+        if left.is_zero() || interrupts() > 0 || stream.set_read_timeout(Some(left.min(MOMENT))).is_err() {
             return Err(Silence::Open);
         }
         match stream.read(&mut bytes[read..]) {
             Ok(0) => break,
             Ok(more) => read += more,
             Err(error) => match error.kind() {
-                ErrorKind::WouldBlock | ErrorKind::TimedOut => return Err(Silence::Open),
-                ErrorKind::Interrupted => {}
+                ErrorKind::WouldBlock | ErrorKind::TimedOut | ErrorKind::Interrupted => {}
                 _ => return Err(Silence::Closed),
             },
         }
@@ -265,7 +270,10 @@ mod tests {
         let first = probed(|mut stream, _| stream.write_all(b"SSH-2.0-x\r\n").unwrap());
         assert!(first.unwrap_err().contains("not as an RPC server"));
         // They hold the connection until the other side gives up.
-        let wait = |mut stream: TcpStream| drop(stream.read(&mut [0]));
+        let wait = |mut stream: TcpStream| {
+            stream.set_read_timeout(None).unwrap();
+            let _ = stream.read(&mut [0]);
+        };
         let mute = probed(move |stream, said| {
             if !said.is_empty() {
                 wait(stream)

@@ -183,6 +183,25 @@ mod with_it {
     }
 
     #[test]
+    fn wait_for_a_server_with_a_client_can_be_interrupted() {
+        let folder = folder();
+        // The system takes the connection, and nobody does anything with it.
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let endpoint = listener.local_addr().unwrap().to_string();
+        let mut command = Command::new("env");
+        command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_moeslice"), "profile", "-q"]);
+        command.args(["--rpc", &endpoint, "-m"]).arg(demo()).arg("-f").arg(repository("corpora/dev"));
+        let process =
+            command.arg("-o").arg(folder.path().join("u.json")).stderr(Stdio::piped()).spawn().unwrap();
+        let (_waiting, _) = listener.accept().unwrap();
+        let id = process.id().to_string();
+        assert!(Command::new("kill").args(["-s", "INT", &id]).status().unwrap().success());
+        let (code, line) = end(process);
+        assert_eq!(code, Some(130), "{line}");
+        assert!(line.contains("interrupted, nothing was written"), "the child itself has heard it: {line}");
+    }
+
+    #[test]
     fn server_of_another_version_is_named_with_its_version() {
         let endpoint = listens(|mut stream, said| {
             if !said.is_empty() {
