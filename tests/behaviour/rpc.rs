@@ -23,7 +23,7 @@ mod with_it {
     use serde_json::Value;
     use std::fs;
     use std::io::{Read, Write};
-    use std::net::{TcpListener, TcpStream};
+    use std::net::{Shutdown, TcpListener, TcpStream};
     use std::path::{Path, PathBuf};
     use std::process::{Child, Command, Stdio};
     use std::sync::OnceLock;
@@ -270,6 +270,44 @@ mod with_it {
         assert!(line.contains(&format!("{}, which is gone", two.endpoint)), "{line}");
         assert!(!line.contains(&format!("{}, which is gone", one.endpoint)), "{line}");
         assert!(!folder.path().join("u.json").exists());
+    }
+
+    /// A way to `server` that breaks once so many bytes went there.
+    fn breaks_after(server: &str, bytes: usize) -> String {
+        let listener = TcpListener::bind("127.0.0.1:0").unwrap();
+        let (endpoint, server) = (listener.local_addr().unwrap().to_string(), server.to_owned());
+        thread::spawn(move || {
+            let mut left = bytes;
+            while left > 0 {
+                let (mut client, _) = listener.accept().unwrap();
+                let mut server = TcpStream::connect(&server).unwrap();
+                let (mut answers, mut back) = (server.try_clone().unwrap(), client.try_clone().unwrap());
+                thread::spawn(move || {
+                    let _ = std::io::copy(&mut answers, &mut back);
+                    let _ = back.shutdown(Shutdown::Both);
+                });
+                let mut buffer = vec![0; 1 << 16];
+                while let Ok(read @ 1..) = client.read(&mut buffer) {
+                    left = left.saturating_sub(read);
+                    if left == 0 || server.write_all(&buffer[..read]).is_err() {
+                        break;
+                    }
+                }
+                let _ = server.shutdown(Shutdown::Write);
+            }
+        });
+        endpoint
+    }
+
+    #[test]
+    #[ignore = "builds ggml-rpc-server: run with scripts/test --all"]
+    fn server_that_is_lost_while_the_model_loads_is_no_fault_of_the_file() {
+        let (folder, one) = (folder(), Server::start());
+        // Half of the weights.
+        let way = breaks_after(&one.endpoint, 2_000_000);
+        let words = ["gave up on an RPC server", &format!("{way}, which is gone")];
+        refuses(&mut profile(&way, &folder.path().join("u.json")), 1, &words);
+        assert_eq!(fs::read_dir(folder.path()).unwrap().count(), 0);
     }
 
     #[test]
