@@ -21,7 +21,7 @@ pub struct Backend {
     toolkit: (&'static [&'static str], &'static [&'static str]),
 }
 
-const ALL: [Backend; 4] = [
+const ALL: [Backend; 5] = [
     Backend {
         feature: "CARGO_FEATURE_VULKAN",
         defines: &[("GGML_VULKAN", true)],
@@ -57,6 +57,16 @@ const ALL: [Backend; 4] = [
         macos: true,
         libraries: &[],
         frameworks: &["Foundation", "Metal", "MetalKit"],
+        toolkit: (&[], &[]),
+    },
+    Backend {
+        feature: "CARGO_FEATURE_RPC",
+        // Its transport over RDMA is built where a library for it lies about, and would be one library more to link.
+        defines: &[("GGML_RPC", true), ("GGML_RPC_RDMA", false)],
+        programs: &[],
+        macos: false,
+        libraries: &[],
+        frameworks: &[],
         toolkit: (&[], &[]),
     },
 ];

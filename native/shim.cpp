@@ -162,6 +162,23 @@ ggml_backend_dev_t moeslice_model_device(const llama_model * model, size_t index
     return index < size_t(llama_model_n_devices(model)) ? llama_model_get_device(model, int(index)) : nullptr;
 }
 
+int32_t moeslice_add_rpc_server(const char * endpoint, char * error, size_t error_size) {
+    return guarded<int32_t>(MOESLICE_THREW, error, error_size, [&] {
+        using add_server = ggml_backend_reg_t (*)(const char *);
+        ggml_backend_reg_t rpc = ggml_backend_reg_by_name("RPC");
+        if (rpc == nullptr) {
+            throw std::runtime_error("this llama.cpp is built without its RPC backend");
+        }
+        auto add = reinterpret_cast<add_server>(ggml_backend_reg_get_proc_address(rpc, "ggml_backend_rpc_add_server"));
+        ggml_backend_reg_t server = add == nullptr ? nullptr : add(endpoint);
+        if (server == nullptr) {
+            return 0;
+        }
+        ggml_backend_register(server);
+        return int32_t(ggml_backend_reg_dev_count(server));
+    });
+}
+
 int32_t moeslice_fit(const char * path, llama_model_params * model, llama_context_params * context, float * tensor_split, llama_model_tensor_buft_override * overrides, size_t * margins, char * error, size_t error_size) {
     return guarded<int32_t>(MOESLICE_THREW, error, error_size, [&] {
         // What it logs besides goes to stderr by a thread of its own.

@@ -53,6 +53,9 @@ uint32_t moeslice_model_n_ctx_original(const struct llama_model * model);
 // The device at `index` among those that hold layers of the model besides the processor; NULL past the last.
 ggml_backend_dev_t moeslice_model_device(const struct llama_model * model, size_t index);
 
+// Adds the devices of the RPC server at `endpoint` (host:port); gives their number. A server that is not there ends the process.
+int32_t moeslice_add_rpc_server(const char * endpoint, char * error, size_t error_size);
+
 // Lays the model at `path` out so that it fits the free memory of its devices, less `margins` (bytes, one a device): changes
 // what of the parameters has llama.cpp's own value. `tensor_split` has room for llama_max_devices() numbers and `overrides`
 // for llama_max_tensor_buft_overrides() entries, which the parameters point to afterwards. 0: it fits; 1: it does not; 2: it

@@ -80,6 +80,8 @@ enum Command {
         /// Machine-readable output
         #[arg(long)]
         json: bool,
+        #[command(flatten)]
+        rpc: flags::rpc::RpcFlags,
     },
     /// Print a script that lets a shell complete commands and flags
     Completions(completions::CompletionsArgs),
@@ -136,8 +138,8 @@ pub fn main(arguments: impl IntoIterator<Item = OsString>) -> u8 {
         match supervised::role(&cli) {
             supervised::Role::Alone => {}
             supervised::Role::Child(parent) => supervised::begin(parent),
-            supervised::Role::Parent(limit) => {
-                return supervised::watch(&given, limit, console(&cli));
+            supervised::Role::Parent(limit, suspects) => {
+                return supervised::watch(&given, limit, &suspects, console(&cli));
             }
         }
     }
@@ -197,7 +199,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         #[cfg(feature = "llama")]
         Command::Bench(args) => bench::bench(args, console),
         #[cfg(feature = "llama")]
-        Command::Devices { json } => devices::devices(*json, console),
+        Command::Devices { json, rpc } => devices::devices(*json, rpc, console),
         Command::Completions(args) => completions::completions(args, Cli::command()),
         Command::Man => man::man(Cli::command()),
     }

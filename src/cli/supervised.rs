@@ -2,6 +2,7 @@
 
 use super::{Cli, Command};
 use crate::console::{Console, say};
+use crate::flags::llama::{LlamaFlags, STALL_TIMEOUT};
 use crate::supervise::{self, Outcome};
 use crate::{llama, sys};
 use std::ffi::OsString;
@@ -13,31 +14,28 @@ pub enum Role {
     Alone,
     /// It does the work for the parent of this id.
     Child(u32),
-    /// It supervises a child, which may be silent for so long.
-    Parent(Option<Duration>),
+    /// It supervises a child, which may be silent for so long; then it says besides what may be the cause.
+    Parent(Option<Duration>, String),
 }
 
 /// What this process is for.
 pub fn role(cli: &Cli) -> Role {
-    let limit = match &cli.command {
-        Command::Run(args) => args.llama.stall_timeout,
-        Command::Profile(args) => args.llama.stall_timeout,
-        Command::Trace(args) => args.llama.stall_timeout,
-        Command::Refine(args) => args.llama.stall_timeout,
-        Command::Eval(args) => args.llama.stall_timeout,
-        Command::Bench(args) => args.llama.stall_timeout,
-        Command::Devices { .. } => flags_default(),
+    let of = |flags: &LlamaFlags| (flags.stall_timeout, flags.suspects());
+    let (limit, suspects) = match &cli.command {
+        Command::Run(args) => of(&args.llama),
+        Command::Profile(args) => of(&args.llama),
+        Command::Trace(args) => of(&args.llama),
+        Command::Refine(args) => of(&args.llama),
+        Command::Eval(args) => of(&args.llama),
+        Command::Bench(args) => of(&args.llama),
+        // It has no flag for the limit.
+        Command::Devices { rpc, .. } => (STALL_TIMEOUT, rpc.suspects()),
         _ => return Role::Alone,
     };
     match supervise::supervisor() {
         Some(parent) => Role::Child(parent),
-        None => Role::Parent((limit > 0).then(|| Duration::from_secs(limit))),
+        None => Role::Parent((limit > 0).then(|| Duration::from_secs(limit)), suspects),
     }
-}
-
-/// The limit of commands that have no flag for it, in seconds.
-fn flags_default() -> u64 {
-    crate::flags::llama::STALL_TIMEOUT
 }
 
 /// Begins to be a supervised child.
@@ -47,7 +45,7 @@ pub fn begin(parent: u32) {
 }
 
 /// Supervises a child that does what `arguments` say; gives the exit code.
-pub fn watch(arguments: &[OsString], limit: Option<Duration>, console: Console) -> u8 {
+pub fn watch(arguments: &[OsString], limit: Option<Duration>, suspects: &str, console: Console) -> u8 {
     sys::leave_repeated_interrupts();
     let interrupt = sys::catch_interrupts();
     match supervise::supervise(arguments, limit, interrupt, &mut console.bar()) {
@@ -62,7 +60,7 @@ pub fn watch(arguments: &[OsString], limit: Option<Duration>, console: Console) 
         }
         Ok(Outcome::Stalled(stall)) => {
             say(&format!(
-                "error: {stall}; try smaller batches (-ub 64, -b 256), -fa off, fewer layers on the device (-ngl), or \
+                "error: {stall}{suspects}; try smaller batches (-ub 64, -b 256), -fa off, fewer layers on the device (-ngl), or \
                  -dev none; --stall-timeout waits longer"
             ));
             4

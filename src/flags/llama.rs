@@ -5,6 +5,7 @@ use super::llama_values::{
     LayerCount, Margins, Overrides, Shares, cache_type, flash_attention, gpu_layers, kv_overrides,
     kv_unified, load_mode, margins, numa, shares, split_mode, switch, threads, truthy,
 };
+use super::rpc::RpcFlags;
 use crate::console::Console;
 use crate::console::failure::Failure;
 use crate::gguf;
@@ -56,6 +57,8 @@ pub struct LlamaFlags {
     /// Devices to run on, separated by commas; "none" for the processor alone (-dev)
     #[arg(long, value_name = "DEV,…", value_delimiter = ',', env = "LLAMA_ARG_DEVICE")]
     pub device: Vec<String>,
+    #[command(flatten)]
+    pub rpc: RpcFlags,
     /// How a model is split over several devices (-sm)
     #[arg(long, value_name = "none|layer|row|tensor", default_value = "layer", env = "LLAMA_ARG_SPLIT_MODE", value_parser = split_mode)]
     pub split_mode: SplitMode,
@@ -140,14 +143,22 @@ fn always(text: &str) -> Result<bool, String> {
 }
 
 impl LlamaFlags {
-    /// Starts llama.cpp. The drivers of GPUs are left alone when none is to be used.
+    /// Starts llama.cpp. The drivers of GPUs and the RPC servers are left alone when none is to be used.
     pub fn start(&self) -> Result<&'static Backend, Failure> {
-        let backend = if self.processor_alone() { Backend::start_without_gpus() } else { Backend::start() };
-        let backend = backend.map_err(Failure::running)?;
+        let backend = if self.processor_alone() {
+            Backend::start_without_gpus().map_err(Failure::running)?
+        } else {
+            self.rpc.start()?
+        };
         if let Some(numa) = self.numa {
             backend.spread(numa);
         }
         Ok(backend)
+    }
+
+    /// What may have gone silent besides a device of this machine.
+    pub fn suspects(&self) -> String {
+        if self.processor_alone() { String::new() } else { self.rpc.suspects() }
     }
 
     /// What contexts are made with.
@@ -176,14 +187,16 @@ impl LlamaFlags {
         }
     }
 
-    /// The devices that would compute a model placed so, as llama.cpp chooses them: discrete GPUs where there are any,
-    /// else integrated ones, else the processor.
+    /// The devices that would compute a model placed so, as llama.cpp chooses and orders them: those of RPC servers, and
+    /// discrete GPUs where there are any, else integrated ones; else the processor.
     pub fn devices(&self, backend: &Backend, placement: &Placement) -> Vec<Device> {
         let all = backend.devices();
         let of = |kind| all.iter().filter(|device| device.kind == kind).cloned().collect::<Vec<Device>>();
         let gpus = placement.devices.clone().unwrap_or_else(|| {
-            let discrete = of(DeviceKind::Gpu);
-            if discrete.is_empty() { of(DeviceKind::IntegratedGpu) } else { discrete }
+            let (mut gpus, local): (Vec<_>, Vec<_>) =
+                of(DeviceKind::Gpu).into_iter().partition(Device::is_remote);
+            gpus.extend(if local.is_empty() { of(DeviceKind::IntegratedGpu) } else { local });
+            gpus
         });
         if gpus.is_empty() || self.gpu_layers == LayerCount::Some(0) { of(DeviceKind::Cpu) } else { gpus }
     }

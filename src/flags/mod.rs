@@ -20,6 +20,8 @@ pub mod mtp;
 pub mod names;
 pub mod output;
 pub mod page;
+#[cfg(feature = "llama")]
+pub mod rpc;
 pub mod selection;
 #[cfg(feature = "llama")]
 pub mod texts;

@@ -2,7 +2,7 @@
 
 use super::error::LlamaError;
 use super::numa::Numa;
-use super::{ffi, log};
+use super::{ffi, log, rpc};
 use crate::sys::set_unset_variable;
 use once_cell::sync::OnceCell;
 use std::ffi::{CStr, c_char};
@@ -30,7 +30,7 @@ pub struct Device {
     pub memory_total: u64,
 }
 
-// SAFETY: devices are registered once when llama.cpp starts and live, unchanged, until the process ends.
+// SAFETY: devices are registered before a model is loaded and live, unchanged, until the process ends.
 unsafe impl Send for Device {}
 // SAFETY: as above; all that is read through the pointer is immutable.
 unsafe impl Sync for Device {}
@@ -100,6 +100,11 @@ impl Backend {
         Self::start_with(false)
     }
 
+    /// llama.cpp, if it was started.
+    pub fn started() -> Option<&'static Backend> {
+        BACKEND.get()
+    }
+
     /// Whether llama.cpp was started and has found a GPU, so that its driver is part of the process.
     pub fn has_gpu_driver() -> bool {
         BACKEND.get().is_some_and(|backend| backend.devices().iter().any(Device::is_gpu))
@@ -136,6 +141,22 @@ impl Backend {
         let count = unsafe { ffi::ggml_backend_dev_count() };
         // SAFETY: `index` is below the count, and registered devices live until the process ends.
         (0..count).map(|index| unsafe { Device::read(ffi::ggml_backend_dev_get(index)) }).collect()
+    }
+
+    /// Adds the devices of the RPC server at `endpoint` (`host:port`, where the host is a name or an IPv4 address); once,
+    /// however often it is asked for. To be called before a model is loaded, and before other threads list devices.
+    ///
+    /// A server that is not there ends the process: only for one that was seen to answer, in a supervised child.
+    ///
+    /// # Errors
+    /// When this llama.cpp has no RPC backend, or the server has no devices.
+    pub fn add_rpc_server(&self, endpoint: &str) -> Result<(), LlamaError> {
+        rpc::add(endpoint)
+    }
+
+    /// The RPC servers whose devices were added.
+    pub fn rpc_servers(&self) -> Vec<String> {
+        rpc::servers()
     }
 
     /// The devices with the given names, as `-dev` takes them.
@@ -237,6 +258,14 @@ impl Device {
         self.is_gpu() && names.iter().any(|name| description.contains(name))
     }
 
+    /// Whether it is a device of an RPC server. ggml calls each of them a GPU, whatever it is.
+    pub fn is_remote(&self) -> bool {
+        // SAFETY: registered devices live until the process ends, and so do their registries and the names of those.
+        let registry = unsafe { ffi::ggml_backend_dev_backend_reg(self.raw) };
+        // SAFETY: as above, and checked not to be NULL.
+        !registry.is_null() && unsafe { text(ffi::ggml_backend_reg_name(registry)) } == "RPC"
+    }
+
     /// Its own memory.
     pub fn buffer_type(&self) -> BufferType {
         prepare_devices(Some(std::slice::from_ref(self)));
@@ -311,11 +340,12 @@ unsafe extern "C" fn on_abort(message: *const c_char) {
     let message = message.trim().replace('\n', " ");
     // Not waited for: the thread that holds the lock may be the one that ends here.
     let file = LOADING.try_lock().ok().and_then(|loading| loading.clone());
-    let (code, line) = match file {
-        Some(file) => {
+    let (code, line) = match (rpc::lost(&message), file) {
+        (Some(line), _) => (FAILED, line),
+        (None, Some(file)) => {
             (UNUSABLE, format!("{}: llama.cpp gave up while it loaded the model: {message}", file.display()))
         }
-        None => (FAILED, format!("llama.cpp gave up: {message}")),
+        (None, None) => (FAILED, format!("llama.cpp gave up: {message}")),
     };
     let _ = std::io::stderr().write_all(format!("moeslice: error: {line}\n").as_bytes());
     // SAFETY: ends the process at once, without running destructors of a library in an undefined state.

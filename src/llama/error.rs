@@ -183,6 +183,14 @@ pub enum LlamaError {
         /// The names that exist.
         known: Vec<String>,
     },
+    /// The devices of an RPC server cannot be used.
+    #[error("{server}: {what}")]
+    Rpc {
+        /// Its host and port.
+        server: String,
+        /// Why.
+        what: String,
+    },
     /// A device has too little memory.
     #[error("{0}")]
     Memory(MissingMemory),

@@ -33,6 +33,7 @@ mod node;
 mod numa;
 mod observer;
 mod placement;
+mod rpc;
 mod settings;
 mod synthetic;
 #[cfg(test)]

@@ -23,6 +23,8 @@ mod prune;
 mod replay;
 mod report;
 #[cfg(feature = "llama")]
+mod rpc;
+#[cfg(feature = "llama")]
 mod run;
 #[cfg(feature = "llama")]
 mod stopped;

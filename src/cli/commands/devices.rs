@@ -2,7 +2,7 @@
 
 use crate::console::failure::Failure;
 use crate::console::{Console, print_json, print_styled};
-use crate::llama::Backend;
+use crate::flags::rpc::RpcFlags;
 use crate::report::fitting;
 use crate::units::ByteCount;
 use serde::Serialize;
@@ -16,16 +16,19 @@ struct Row {
     memory_total: u64,
     /// The processor computes what it gets.
     software: bool,
+    /// It is a device of an RPC server, of whatever kind.
+    remote: bool,
 }
 
 /// Lists the devices.
-pub fn devices(json: bool, console: Console) -> Result<(), Failure> {
-    let backend = Backend::start().map_err(Failure::running)?;
+pub fn devices(json: bool, rpc: &RpcFlags, console: Console) -> Result<(), Failure> {
+    let backend = rpc.start()?;
     let rows: Vec<Row> = backend
         .devices()
         .into_iter()
         .map(|device| Row {
             software: device.is_software(),
+            remote: device.is_remote(),
             name: device.name,
             kind: device.kind.as_str(),
             description: device.description,
@@ -38,7 +41,11 @@ pub fn devices(json: bool, console: Console) -> Result<(), Failure> {
     }
     let line = |row: Row| {
         let [free, total] = [row.memory_free, row.memory_total].map(|bytes| ByteCount(bytes).to_string());
-        let kind = if row.software { format!("{}, by the processor", row.kind) } else { row.kind.to_owned() };
+        let kind = match (row.remote, row.software) {
+            (true, _) => "of an RPC server".to_owned(),
+            (_, true) => format!("{}, by the processor", row.kind),
+            _ => row.kind.to_owned(),
+        };
         vec![row.name, kind, row.description, free, total]
     };
     let lines: Vec<_> = rows.into_iter().map(line).collect();
