@@ -52,6 +52,8 @@ pub struct BenchOptions {
     pub batch_size: u32,
     /// Tokens computed at once.
     pub ubatch_size: u32,
+    /// Layers whose experts stay in the processor's memory, which the placement of each model says, too.
+    pub n_cpu_moe: u32,
     /// What contexts are made with.
     pub settings: ContextSettings,
 }

@@ -135,6 +135,16 @@ impl Backend {
         unsafe { text(ffi::llama_version()) }
     }
 
+    /// The names of what can compute here, such as `Vulkan` and `CPU`, in llama.cpp's order.
+    pub fn names(&self) -> Vec<String> {
+        // SAFETY: no preconditions.
+        let count = unsafe { ffi::ggml_backend_reg_count() };
+        // SAFETY: `index` is below the count; what is registered lives until the process ends, and so does its name.
+        (0..count)
+            .map(|at| unsafe { text(ffi::ggml_backend_reg_name(ffi::ggml_backend_reg_get(at))) })
+            .collect()
+    }
+
     /// All devices, in llama.cpp's order.
     pub fn devices(&self) -> Vec<Device> {
         // SAFETY: no preconditions.

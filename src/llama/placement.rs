@@ -68,6 +68,20 @@ pub enum LoadMode {
     DirectIo,
 }
 
+impl LoadMode {
+    /// The name, as `-lm` takes it.
+    pub fn name(self) -> &'static str {
+        match self {
+            LoadMode::Auto => "auto",
+            LoadMode::None => "none",
+            LoadMode::Mmap => "mmap",
+            LoadMode::Mlock => "mlock",
+            LoadMode::MmapMlock => "mmap+mlock",
+            LoadMode::DirectIo => "dio",
+        }
+    }
+}
+
 /// A metadata entry that holds instead of the file's.
 #[derive(Clone, Debug, PartialEq)]
 pub struct KvOverride {

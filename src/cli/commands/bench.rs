@@ -89,6 +89,7 @@ pub fn bench(args: &BenchArgs, console: Console) -> Result<(), Failure> {
         repetitions: args.repetitions,
         batch_size: args.llama.batch_size,
         ubatch_size: args.llama.ubatch_size.min(args.llama.batch_size),
+        n_cpu_moe: args.llama.n_cpu_moe.unwrap_or(0),
         settings: args.llama.settings(interrupt),
     };
     let benches = stage(&mut *console.progress(), "benching", Unit::Tokens, |progress| {
