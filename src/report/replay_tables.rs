@@ -48,7 +48,8 @@ pub fn replay(replay: &Replay, style: &TextStyle) -> String {
 fn rows(replay: &Replay, style: &TextStyle) -> String {
     let aware = replay.rows.iter().any(|row| row.cache_aware.is_some());
     let ahead = replay.rows.iter().any(|row| row.prefetch.is_some());
-    let modelled = replay.rows.iter().any(|row| row.decode.tokens_per_second.is_some());
+    // A trace may have one phase alone.
+    let modelled = replay.rows.iter().any(|row| row.all.tokens_per_second.is_some());
     let mut header = vec!["policy", "capacity"];
     if aware {
         header.push("λ");

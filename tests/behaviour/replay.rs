@@ -168,3 +168,15 @@ fn colours_follow_their_flag_in_every_command_with_a_table() {
         }
     }
 }
+
+#[test]
+fn speeds_are_modelled_of_a_trace_that_was_read_alone() {
+    let folder = folder();
+    let trace = write_trace(&folder, 0);
+    let table = succeeds(
+        replay(&trace)
+            .args(["--memory", "1MiB", "--policy", "lru", "--warmup", "8", "--bandwidth", "10GB", "-m"])
+            .arg(demo()),
+    );
+    assert!(table.contains("tokens/s prefill") && table.contains("a model, not a measurement"), "{table}");
+}
