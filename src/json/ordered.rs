@@ -28,12 +28,6 @@ impl Json {
         Json::Object(members.into_iter().map(|(key, value)| (key.to_owned(), value)).collect())
     }
 
-    /// What a value of ours is as JSON, its fields in their order.
-    pub fn of(value: &impl Serialize) -> Json {
-        let text = serde_json::to_string(value).expect("our types are JSON");
-        serde_json::from_str(&text).expect("what was written is JSON")
-    }
-
     /// A string.
     pub fn text(text: &str) -> Json {
         Json::String(text.to_owned())
