@@ -220,10 +220,10 @@ impl From<Interrupted> for Failure {
 #[cfg(feature = "llama")]
 impl From<crate::profile::ProfileError> for Failure {
     fn from(error: crate::profile::ProfileError) -> Self {
-        use crate::profile::ProfileError::{NoPass, NoTokens, Text};
+        use crate::profile::ProfileError::{NoPass, NoTokens, Text, TooManyParts};
         match error {
             error if error.is_interrupt() => Failure::Interrupted,
-            error @ (NoTokens { .. } | NoPass(_) | Text(_)) => Failure::input(error),
+            error @ (NoTokens { .. } | TooManyParts { .. } | NoPass(_) | Text(_)) => Failure::input(error),
             error => Failure::running(error),
         }
     }

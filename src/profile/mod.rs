@@ -22,6 +22,8 @@ mod profiled;
 mod routing;
 #[cfg(feature = "llama")]
 mod sampler;
+#[cfg(feature = "llama")]
+mod share;
 mod tally;
 #[cfg(feature = "llama")]
 mod trace_pass;
@@ -42,6 +44,8 @@ pub use profiled::{Circumstances, Profile};
 pub use routing::{RoutingObserver, Ubatches};
 #[cfg(feature = "llama")]
 pub use sampler::Generation;
+#[cfg(feature = "llama")]
+pub use share::Share;
 pub use tally::{BadSelection, LayerShape, Tally, TallyError};
 #[cfg(feature = "llama")]
 pub use trace_pass::{RecordError, Recorded, TraceOptions, TraceTarget, record};

@@ -17,6 +17,7 @@ mod machine;
 mod models;
 #[cfg(feature = "llama")]
 mod mtp;
+mod parts;
 #[cfg(feature = "llama")]
 mod profile;
 mod prune;

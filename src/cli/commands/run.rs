@@ -77,7 +77,7 @@ pub fn run(args: &RunArgs, console: Console) -> Result<(), Failure> {
 
     let interrupt = catch_interrupts();
     let (usage, loaded) =
-        run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
+        run_profile(&model, &corpora, &args.texts, &args.llama, (args.mtp, None), (console, interrupt))?;
     write_small(&usage_out, usage.to_json().as_bytes(), args.cut.force, console)?;
     console.remark(&format!("wrote {}", usage_out.display()));
 
