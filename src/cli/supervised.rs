@@ -26,18 +26,13 @@ pub fn role(cli: &Cli) -> Role {
         Command::Refine(args) => args.llama.stall_timeout,
         Command::Eval(args) => args.llama.stall_timeout,
         Command::Bench(args) => args.llama.stall_timeout,
-        Command::Devices { .. } => flags_default(),
+        Command::Devices(args) => args.llama.stall_timeout,
         _ => return Role::Alone,
     };
     match supervise::supervisor() {
         Some(parent) => Role::Child(parent),
         None => Role::Parent((limit > 0).then(|| Duration::from_secs(limit))),
     }
-}
-
-/// The limit of commands that have no flag for it, in seconds.
-fn flags_default() -> u64 {
-    crate::flags::llama::STALL_TIMEOUT
 }
 
 /// Begins to be a supervised child.

@@ -3,6 +3,7 @@
 use super::EvalError;
 use crate::llama::{Batch, Context, ContextOptions, LlamaError, Model, Node, ObserveError, Observer, Token};
 use crate::moe::Experts;
+use crate::preflight::Wanted;
 use crate::progress::Interrupt;
 use crate::windows::{NoPass, PassConfig, PassNeeds, Window, WindowOptions};
 use std::ops::Range;
@@ -76,6 +77,22 @@ impl<'m> Scorer<'m> {
     /// # Errors
     /// When the architecture does not predict token after token, or llama.cpp cannot make the context.
     pub fn new(model: &'m Model, experts: &Experts, options: &WindowOptions) -> Result<Self, EvalError> {
+        let Wanted { context, .. } = Self::wanted(model, experts, options)?;
+        Ok(Scorer {
+            n_batch: context.n_batch as usize,
+            context: Context::new(model, &context)?,
+            batch: Batch::new(),
+            n_vocab: model.vocab().len(),
+            threads: options.settings.threads_batch as usize,
+            interrupt: options.settings.interrupt,
+        })
+    }
+
+    /// The context that [`Scorer::new`] makes. `model` may be planned alone.
+    ///
+    /// # Errors
+    /// When the architecture does not predict token after token.
+    pub fn wanted(model: &Model, experts: &Experts, options: &WindowOptions) -> Result<Wanted, EvalError> {
         let needs = PassNeeds { logits: true, ..PassNeeds::default() };
         let config = PassConfig::new(model, experts, options, needs)?;
         if !config.causal {
@@ -93,14 +110,9 @@ impl<'m> Scorer<'m> {
         let unified = config.context.kv_unified;
         let n_ctx = if unified { n_batch.max(n_window) } else { n_window };
         let context = ContextOptions { n_ctx, n_seq, n_batch, n_ubatch, ..config.context };
-        Ok(Scorer {
-            context: Context::new(model, &context)?,
-            batch: Batch::new(),
-            n_batch: n_batch as usize,
-            n_vocab,
-            threads: options.settings.threads_batch as usize,
-            interrupt: options.settings.interrupt,
-        })
+        // As `scored` has them.
+        let outputs = ((n_window - n_window / 2).saturating_sub(1) * n_seq).min(n_batch);
+        Ok(Wanted { context, outputs })
     }
 
     /// Tokens in the vocabulary.

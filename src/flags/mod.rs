@@ -19,6 +19,8 @@ pub mod mtp;
 pub mod names;
 pub mod output;
 pub mod page;
+#[cfg(feature = "llama")]
+pub mod preflight;
 pub mod selection;
 #[cfg(feature = "llama")]
 pub mod texts;

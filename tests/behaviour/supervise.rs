@@ -151,7 +151,19 @@ fn memory_beyond_a_limit_is_an_error_and_not_a_crash() {
     let mut command = Command::new("sh");
     command.arg("-c").arg("ulimit -v 1500000; exec \"$@\"").arg("sh").arg(env!("CARGO_BIN_EXE_moeslice"));
     command
-        .args(["profile", "-q", "-dev", "none", "-t", "1", "-c", "4194304", "--lm-head", "-m"])
+        .args([
+            "profile",
+            "-q",
+            "-dev",
+            "none",
+            "-t",
+            "1",
+            "-c",
+            "4194304",
+            "--lm-head",
+            "--no-memory-check",
+            "-m",
+        ])
         .arg(demo());
     command.arg("-f").arg(folder.path().join("t.txt")).arg("-o").arg(folder.path().join("u.json"));
     let output = command.output().unwrap();

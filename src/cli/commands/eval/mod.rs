@@ -2,11 +2,14 @@
 
 mod args;
 mod candidates;
+mod failure;
+mod memory;
 mod page;
 mod session;
 
 pub use args::EvalArgs;
-pub(super) use session::{eval_failure, room};
+pub(super) use failure::eval_failure;
+pub(super) use session::room;
 
 use crate::console::failure::Failure;
 use crate::console::output_files::{OutputFiles, write_small};
@@ -42,9 +45,10 @@ pub fn eval(args: &EvalArgs, console: Console) -> Result<(), Failure> {
 
     let interrupt = catch_interrupts();
     let usage = candidates.usage.as_ref();
-    let (session, mut evaluation) = Session::new(args, &model, &corpora, usage, (console, interrupt))?;
-    evaluation.remarks.extend(base_remark);
     let is_sweep = !candidates.list.is_empty();
+    let beside = (usage, base.as_ref(), is_sweep);
+    let (session, mut evaluation) = Session::new(args, &model, &corpora, beside, (console, interrupt))?;
+    evaluation.remarks.extend(base_remark);
     let measured = match &base {
         Some(base) => session.compare(base, &mut evaluation),
         None if is_sweep => session.sweep(&candidates.list, &mut evaluation),
