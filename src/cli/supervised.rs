@@ -56,10 +56,12 @@ pub fn watch(arguments: &[OsString], limit: Option<Duration>, console: Console) 
             1
         }
         Ok(Outcome::Stalled(stall)) => {
-            say(&format!(
-                "error: {stall}; try smaller batches (-ub 64, -b 256), -fa off, fewer layers on the device (-ngl), or \
-                 -dev none; --stall-timeout waits longer"
-            ));
+            let help = if stall.was_computing() {
+                "smaller batches (-ub 64, -b 256), -fa off, fewer layers on the device (-ngl), or -dev none"
+            } else {
+                "less on the device (-cmoe, -ncmoe N, -ngl N), a smaller -c or -ub, or -dev none"
+            };
+            say(&format!("error: {stall}; try {help}; --stall-timeout waits longer"));
             4
         }
         Err(error) => {

@@ -4,8 +4,9 @@ use super::llama::LlamaFlags;
 use crate::console::Console;
 use crate::console::failure::Failure;
 use crate::llama::{Backend, Device, DeviceKind, LlamaError, Model, Placement};
-use crate::preflight::{Demand, DoesNotFit, Wanted};
-use crate::progress::{Interrupt, Silent};
+use crate::preflight::{Demand, DoesNotFit, PLANNING, Wanted};
+use crate::progress::{Interrupt, Silent, Unit, stage};
+use crate::supervise;
 use crate::sys::available_memory;
 use std::path::Path;
 
@@ -38,7 +39,10 @@ impl LlamaFlags {
         contexts: Contexts<'_>,
         (console, interrupt): (Console, Interrupt),
     ) -> Result<Option<Demand>, Failure> {
-        match self.plan(backend, path, placement, contexts, interrupt) {
+        let planned = stage(&mut *console.progress(), PLANNING, Unit::Percent, |_| {
+            self.plan(backend, path, placement, contexts, interrupt)
+        });
+        match planned {
             Ok(demand) => Ok(Some(demand)),
             Err(Failure::Running(error)) if error.is::<LlamaError>() => {
                 console.detail(&format!("how much memory is needed cannot be planned: {error}"));
@@ -50,6 +54,7 @@ impl LlamaFlags {
 
     /// Refuses a demand that is more than what is free.
     pub fn check_memory(&self, path: &Path, demand: &Demand, console: Console) -> Result<(), Failure> {
+        supervise::tell_demand(demand);
         let (lacks, remarks) = demand.check(available_memory());
         remarks.iter().for_each(|text| console.remark(text));
         if lacks.is_empty() {

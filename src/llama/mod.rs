@@ -47,7 +47,7 @@ pub use context::{Context, ContextOptions, ModelPart, PassOutputs, max_sequences
 pub use error::{Allocation, LlamaError, LogTail, MissingMemory, ObserveError};
 pub use fit::Fit;
 pub use held::HeldMemory;
-pub use log::{set_log_sink, set_verbose};
+pub use log::{LogLevel, set_log_sink, set_verbose};
 pub use model::Model;
 pub use node::{Node, Site, SourceNode};
 pub use numa::Numa;

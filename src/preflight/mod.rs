@@ -9,3 +9,6 @@ mod verdict;
 
 pub use demand::{Demand, Share, Wanted};
 pub use verdict::{DoesNotFit, Figure, Lack};
+
+/// The stage in which memory is planned.
+pub const PLANNING: &str = "planning memory";

@@ -10,6 +10,7 @@ use crate::llama::Model;
 use crate::moe::{LayerKind, MoeModel};
 use crate::profile::{self, Generation, RecordError, Recorded, TraceOptions, TraceTarget};
 use crate::progress::{Unit, stage};
+use crate::supervise;
 use crate::sys::{FileError, PartFile, catch_interrupts};
 use crate::trace::{TraceError, TracedModel};
 use crate::units::ByteCount;
@@ -114,6 +115,7 @@ pub fn trace(args: &TraceArgs, console: Console) -> Result<(), Failure> {
         llama_cpp: loaded.backend.version(),
         devices: loaded.devices,
     };
+    supervise::tell_kept(&part);
     let recorded = stage(&mut *console.progress(), "recording", Unit::Tokens, |progress| {
         profile::record(&loaded.model, &model.experts, &corpora, &options, &target, progress)
     });
