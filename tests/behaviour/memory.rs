@@ -105,3 +105,36 @@ fn devices_tells_what_a_model_takes_and_whether_it_fits() {
     assert_eq!(of(limited("devices", &demo()).args(LARGE).arg("--json"))["fits"], false);
     refuses(moeslice().args(["devices", "-m", "none.gguf"]), 3, &["none.gguf"]);
 }
+
+#[test]
+fn outputs_are_those_of_a_small_batch_or_none() {
+    let folder = folder();
+    fs::write(folder.path().join("t.txt"), text(300)).unwrap();
+    let output = |flags: &[&str]| {
+        let mut run = moeslice();
+        run.args(["profile", "-q", "-dev", "none", "--dry-run", "--json", "-m"]).arg(demo()).args(flags);
+        figures(run.arg("-f").arg(folder.path().join("t.txt")), "memory")["output"].as_u64().unwrap()
+    };
+    let (n_vocab, n_embd, float) = (2048, 128, 4);
+    assert_eq!(output(&["--lm-head"]), 512 * n_vocab * float, "of one window, whatever -b says");
+    assert_eq!(output(&["--lm-head", "-b", "64"]), 64 * n_vocab * float);
+    assert_eq!(output(&[]), 2048 * n_embd * float, "no logits");
+}
+
+#[test]
+fn base_counts_beside_its_model() {
+    let folder = folder();
+    let path = folder.path().join("t.txt");
+    fs::write(&path, text(usize::MAX).repeat(8)).unwrap();
+    let needed = |more: &[&std::ffi::OsStr]| {
+        let mut run = limited("eval", &demo());
+        let output = run.args(LARGE).arg("-f").arg(&path).args(more).output().unwrap();
+        let stderr = String::from_utf8_lossy(&output.stderr).into_owned();
+        let (_, rest) = stderr.split_once("free, and ").unwrap_or_else(|| panic!("{stderr}"));
+        let (number, unit) = rest.split_once(' ').unwrap();
+        let mebibytes = if unit.starts_with("GiB") { 1024.0 } else { 1.0 };
+        number.parse::<f64>().unwrap() * mebibytes
+    };
+    let (alone, both) = (needed(&[]), needed(&["--base".as_ref(), demo().as_os_str()]));
+    assert!((both / alone - 2.0).abs() < 0.01, "{alone} and {both} MiB");
+}
