@@ -5,6 +5,7 @@ use crate::llama::{
     Backend, Batch, Context, ContextOptions, ContextSettings, Device, LlamaError, Model, ModelPart,
     PassOutputs, Placement, Token,
 };
+use crate::preflight::Wanted;
 use crate::progress::{Progress, Silent};
 use crate::sys;
 use std::path::PathBuf;
@@ -56,6 +57,21 @@ pub struct BenchOptions {
     pub n_cpu_moe: u32,
     /// What contexts are made with.
     pub settings: ContextSettings,
+}
+
+impl BenchOptions {
+    fn context(&self) -> ContextOptions {
+        ContextOptions {
+            n_ctx: self.tests.iter().map(|test| test.tokens()).max().unwrap_or(1),
+            n_seq: 1,
+            n_batch: self.batch_size,
+            n_ubatch: self.ubatch_size,
+            kv_unified: true,
+            outputs: PassOutputs::Logits,
+            part: ModelPart::Trunk,
+            settings: ContextSettings { observed: false, ..self.settings },
+        }
+    }
 }
 
 /// A model that is measured.
@@ -161,6 +177,11 @@ pub fn bench(
     Ok(benches.into_iter().flatten().collect())
 }
 
+/// The contexts that a model is measured in.
+pub fn bench_contexts(options: &BenchOptions) -> Vec<Wanted> {
+    vec![Wanted { context: options.context(), outputs: 1 }]
+}
+
 /// One model, once through all tests.
 struct Turn<'a> {
     backend: &'static Backend,
@@ -180,8 +201,7 @@ impl Turn<'_> {
         let bench = bench.get_or_insert_with(|| self.empty(&model));
         bench.load_seconds.push(load_seconds);
         let n_vocab = model.vocab().len().max(1);
-        let n_ctx = self.options.tests.iter().map(|test| test.tokens()).max().unwrap_or(1);
-        let mut context = Context::new(&model, &self.context(n_ctx))?;
+        let mut context = Context::new(&model, &self.options.context())?;
         if bench.device_bytes.is_empty() {
             bench.device_bytes = taken(&before, &self.backend.devices());
         }
@@ -213,19 +233,6 @@ impl Turn<'_> {
             device_bytes: Vec::new(),
             peak_bytes: None,
             tests: self.options.tests.iter().map(measured).collect(),
-        }
-    }
-
-    fn context(&self, n_ctx: u32) -> ContextOptions {
-        ContextOptions {
-            n_ctx,
-            n_seq: 1,
-            n_batch: self.options.batch_size,
-            n_ubatch: self.options.ubatch_size,
-            kv_unified: true,
-            outputs: PassOutputs::Logits,
-            part: ModelPart::Trunk,
-            settings: ContextSettings { observed: false, ..self.options.settings },
         }
     }
 

@@ -74,15 +74,9 @@ enum Command {
     /// Measure how fast models process prompts and generate, side by side
     #[cfg(feature = "llama")]
     Bench(Box<bench::BenchArgs>),
-    /// List what llama.cpp can run on here
+    /// List what llama.cpp can run on here, or what a model would take of it
     #[cfg(feature = "llama")]
-    Devices {
-        /// Machine-readable output
-        #[arg(long)]
-        json: bool,
-        #[command(flatten)]
-        rpc: flags::rpc::RpcFlags,
-    },
+    Devices(Box<devices::DevicesArgs>),
     /// Print a script that lets a shell complete commands and flags
     Completions(completions::CompletionsArgs),
     /// Print the manual page
@@ -199,7 +193,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         #[cfg(feature = "llama")]
         Command::Bench(args) => bench::bench(args, console),
         #[cfg(feature = "llama")]
-        Command::Devices { json, rpc } => devices::devices(*json, rpc, console),
+        Command::Devices(args) => devices::devices(args, console),
         Command::Completions(args) => completions::completions(args, Cli::command()),
         Command::Man => man::man(Cli::command()),
     }

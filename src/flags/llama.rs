@@ -51,6 +51,9 @@ pub struct LlamaFlags {
     /// Put on the GPU what fits into its free memory, where -ngl, -ts and -ot leave that open (-fit)
     #[arg(long, value_name = "on|off", default_value = "on", env = "LLAMA_ARG_FIT", value_parser = switch, action = clap::ArgAction::Set)]
     pub fit: bool,
+    /// Load a model that does not fit into the free memory all the same
+    #[arg(long)]
+    pub no_memory_check: bool,
     /// Memory of each GPU, in MiB, that --fit leaves free (-fitt)
     #[arg(long, value_name = "MIB,…", default_value = "1024", env = "LLAMA_ARG_FIT_TARGET", value_parser = margins)]
     pub fit_target: Margins,
@@ -256,6 +259,7 @@ impl LlamaFlags {
             check_tensors: self.check_tensors,
             mtp: false,
             vocab_only: false,
+            planned: false,
         })
     }
 

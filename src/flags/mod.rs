@@ -21,6 +21,8 @@ pub mod names;
 pub mod output;
 pub mod page;
 #[cfg(feature = "llama")]
+pub mod preflight;
+#[cfg(feature = "llama")]
 pub mod rpc;
 pub mod selection;
 #[cfg(feature = "llama")]

@@ -37,7 +37,7 @@ pub use norms::NormsObserver;
 #[cfg(feature = "llama")]
 pub use outline::{Outline, OutlineCorpus, outline};
 #[cfg(feature = "llama")]
-pub use pass::{ProfileOptions, profile};
+pub use pass::{ProfileOptions, profile, profile_contexts};
 #[cfg(feature = "llama")]
 pub use profiled::{Circumstances, Profile};
 #[cfg(feature = "llama")]
@@ -48,6 +48,6 @@ pub use sampler::Generation;
 pub use share::Share;
 pub use tally::{BadSelection, LayerShape, Tally, TallyError};
 #[cfg(feature = "llama")]
-pub use trace_pass::{RecordError, Recorded, TraceOptions, TraceTarget, record};
+pub use trace_pass::{RecordError, Recorded, TraceOptions, TraceTarget, record, trace_contexts};
 #[cfg(feature = "llama")]
 pub use trace_recorder::TraceRecorder;

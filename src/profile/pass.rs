@@ -13,9 +13,12 @@ use super::tally::{LayerShape, Tally, TallyError};
 use crate::corpus::CorpusText;
 use crate::llama::{LlamaError, Model, ModelPart};
 use crate::moe::{ExpertLayer, Experts, LayerKind};
+use crate::preflight::Wanted;
 use crate::progress::Progress;
 use crate::usage::{Corpus, HeldOut, LayerUsage, check_not_all_equal};
-use crate::windows::{CorpusPart, Cut, PassConfig, PassNeeds, Runner, Window, WindowOptions, Windows};
+use crate::windows::{
+    CorpusPart, Cut, NoPass, PassConfig, PassNeeds, Runner, Window, WindowOptions, Windows,
+};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -55,13 +58,13 @@ pub(super) struct Prepared {
     held_out: Vec<Option<HeldOut>>,
 }
 
-/// Finds out how the pass is run, and cuts the texts.
-pub(super) fn prepare(
+/// How the pass is run, and the block of multi-token prediction that is watched.
+fn config(
     model: &Model,
     experts: &Experts,
     corpora: &[CorpusText],
     options: &ProfileOptions,
-) -> Result<Prepared, ProfileError> {
+) -> Result<(PassConfig, Option<u32>), NoPass> {
     let answer_tokens = options.generate.unwrap_or(0);
     let mtp = experts.mtp_that_runs().filter(|_| options.mtp);
     let needs = PassNeeds {
@@ -74,6 +77,32 @@ pub(super) fn prepare(
     };
     let config = PassConfig::new(model, experts, &options.windows, needs)?;
     let mtp = mtp.filter(|_| config.context.part == ModelPart::TrunkWithStates);
+    Ok((config, mtp))
+}
+
+/// The contexts that [`profile`] makes, all at the same time. `model` may be planned alone.
+///
+/// # Errors
+/// When the architecture cannot be run so.
+pub fn profile_contexts(
+    model: &Model,
+    experts: &Experts,
+    corpora: &[CorpusText],
+    options: &ProfileOptions,
+) -> Result<Vec<Wanted>, NoPass> {
+    let (config, mtp) = config(model, experts, corpora, options)?;
+    let of_mtp = mtp.map(|_| Wanted::all_outputs(MtpPass::context(&config.context)));
+    Ok([config.wanted()].into_iter().chain(of_mtp).collect())
+}
+
+/// Finds out how the pass is run, and cuts the texts.
+pub(super) fn prepare(
+    model: &Model,
+    experts: &Experts,
+    corpora: &[CorpusText],
+    options: &ProfileOptions,
+) -> Result<Prepared, ProfileError> {
+    let (config, mtp) = config(model, experts, corpora, options)?;
     let cut = Cut {
         n_tokens: options.windows.ctx_size.max(1) as usize,
         limit: options.chunks.map_or(usize::MAX, |chunks| chunks as usize),

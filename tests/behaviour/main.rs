@@ -13,6 +13,8 @@ mod kill;
 #[cfg(feature = "llama")]
 mod machine;
 #[cfg(feature = "llama")]
+mod memory;
+#[cfg(feature = "llama")]
 #[path = "../support/mod.rs"]
 mod models;
 #[cfg(feature = "llama")]

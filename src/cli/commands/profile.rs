@@ -8,8 +8,10 @@ use crate::corpus::CorpusText;
 use crate::flags::llama::LlamaFlags;
 use crate::flags::loading::Loaded;
 use crate::flags::mtp::{Mtp, MtpFlag};
+use crate::flags::preflight::Contexts;
 use crate::flags::texts::TextFlags;
 use crate::gguf;
+use crate::llama::Model;
 use crate::moe::{LayerKind, MoeModel};
 use crate::plan::PlanError;
 use crate::profile::{self, ProfileOptions, Share};
@@ -77,8 +79,9 @@ pub fn profile(args: &ProfileArgs, console: Console) -> Result<(), Failure> {
         };
         return dry_run::dry_run(&model, &corpora, &args.llama, &options, args.look, console);
     }
-    let how = (args.mtp, args.part);
-    let (usage, _) = run_profile(&model, &corpora, &args.texts, &args.llama, how, (console, interrupt))?;
+    let (texts, llama, how) = (&args.texts, &args.llama, (args.mtp, args.part));
+    let nothing = &mut |_: &Model| Ok(Vec::new());
+    let (usage, _) = run_profile(&model, &corpora, texts, llama, how, (console, interrupt), nothing)?;
     if let Some(part) = &usage.run.part {
         let batches = part.batches;
         console
@@ -138,7 +141,7 @@ pub fn options(
     }
 }
 
-/// Loads the model and profiles it with `corpora`.
+/// Loads the model and profiles it with `corpora`. `then` says which contexts come after those of the pass.
 pub fn run_profile(
     model: &MoeModel,
     corpora: &[CorpusText],
@@ -146,10 +149,16 @@ pub fn run_profile(
     flags: &LlamaFlags,
     (mtp, share): (MtpFlag, Option<Share>),
     (console, interrupt): (Console, Interrupt),
+    then: Contexts<'_>,
 ) -> Result<(Usage, Loaded), Failure> {
     let runs_mtp = mtp.runs_block() && model.experts.mtp_that_runs().is_some();
-    let loaded = flags.load_model(model, runs_mtp, console, interrupt)?;
     let options = ProfileOptions { share, ..options(&model.file, texts, flags, mtp, interrupt) };
+    let mut contexts = |planned: &Model| {
+        let of_pass = profile::profile_contexts(planned, &model.experts, corpora, &options);
+        let of_pass = of_pass.map_err(Failure::input)?;
+        Ok([of_pass].into_iter().chain(then(planned)?).collect())
+    };
+    let loaded = flags.load_model(model, runs_mtp, (console, interrupt), &mut contexts)?;
     let profiled = stage(&mut *console.progress(), "profiling", Unit::Tokens, |progress| {
         profile::profile(&loaded.model, &model.experts, corpora, &options, progress)
     })?;

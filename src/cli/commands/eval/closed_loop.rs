@@ -1,7 +1,8 @@
 //! `eval --cache-policy`: what the model is worth while a cache of experts takes part in the routing.
 
 use super::super::replay::{policy_help, replay_failure};
-use super::session::{Session, eval_failure, room};
+use super::failure::eval_failure;
+use super::session::{Session, room};
 use crate::cache::PolicyKind;
 use crate::console::failure::Failure;
 use crate::console::{print, print_styled};
