@@ -74,7 +74,12 @@ pub fn dry_run(
     let placement = flags.placement(backend, console)?;
     let devices = flags.devices(backend, &placement);
     let ctx_size = options.windows.ctx_size;
-    let vocabulary = Placement { devices: Some(Vec::new()), vocab_only: true, ..Placement::default() };
+    let vocabulary = Placement {
+        devices: Some(Vec::new()),
+        vocab_only: true,
+        kv_overrides: placement.kv_overrides.clone(),
+        ..Placement::default()
+    };
     let first = model.files().next().unwrap_or(model.path());
     let interrupt = options.windows.settings.interrupt;
     let loaded = Model::load(backend, first, &vocabulary, &mut Silent, interrupt).map_err(Failure::input)?;
