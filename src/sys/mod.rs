@@ -46,7 +46,7 @@ pub use copy::{Copier, CopyError};
 pub use descriptors::ensure_descriptors;
 pub use direct::{DiskBlock, DiskFile, Way};
 #[cfg(feature = "llama")]
-pub use environment::{exit_at_once, remove_empty_variables, set_unset_variable};
+pub use environment::{exit_at_once, remove_empty_variables, replace_variable, set_unset_variable};
 pub use error::FileError;
 pub use file_id::{FileId, FileState};
 pub use folder::{folder_of, name_of};
