@@ -1,6 +1,8 @@
 //! Flags that several commands share.
 
 pub mod cache_aware;
+#[cfg(feature = "llama")]
+pub mod cache_loop;
 pub mod card;
 #[cfg(feature = "llama")]
 mod downloads;

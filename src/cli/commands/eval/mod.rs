@@ -26,7 +26,7 @@ pub fn eval(args: &EvalArgs, console: Console) -> Result<(), Failure> {
     let mut model = MoeModel::open(&args.model).map_err(Failure::input)?;
     // An ordinary context does not run the blocks of multi-token prediction.
     model.choose_from_trunk();
-    args.cache.check(&model)?;
+    closed_loop::check(&args.cache, &model)?;
     let base = args.base.as_deref().map(MoeModel::open).transpose().map_err(Failure::input)?;
     let base_remark = match &base {
         Some(base) => evaluate::check_base(&model, base).map_err(Failure::input)?,
