@@ -1,6 +1,7 @@
 //! The rows, as `llama-bench` writes them: Markdown, CSV, JSON, or one JSON object a line.
 
-use super::row::{ratio, row};
+use super::markdown::markdown;
+use super::row::{cell, ratio, row};
 use super::run::{BenchOptions, ModelBench};
 use super::statistics::median;
 use crate::json::Json;
@@ -52,7 +53,7 @@ impl Format {
         let pairs = || benches.iter().flat_map(|bench| bench.tests.iter().map(move |test| (bench, test)));
         let rows = || pairs().map(|pair| row(benches, pair, options, backend)).collect::<Vec<Json>>();
         match self {
-            Self::Markdown => markdown(benches),
+            Self::Markdown => markdown(benches, &rows(), &self::rows(benches)),
             Self::Csv => csv(&rows()),
             Self::Json => crate::json::to_text(&rows()),
             Self::JsonLines => rows().iter().map(|row| row.to_text() + "\n").collect(),
@@ -88,16 +89,6 @@ pub fn rows(benches: &[ModelBench]) -> Vec<Vec<String>> {
     rows
 }
 
-fn markdown(benches: &[ModelBench]) -> String {
-    let line = |cells: &[String]| format!("| {} |\n", cells.join(" | "));
-    let mut text = line(&COLUMNS.map(str::to_owned)) + "|---|" + &"---:|".repeat(COLUMNS.len() - 1) + "\n";
-    for row in rows(benches) {
-        let escaped: Vec<String> = row.iter().map(|cell| cell.replace('|', "\\|")).collect();
-        text += &line(&escaped);
-    }
-    text
-}
-
 fn csv(rows: &[Json]) -> String {
     let cells = |row: &Json, cell: &dyn Fn(&str, &Json) -> String| {
         let Json::Object(members) = row else { return String::new() };
@@ -105,9 +96,8 @@ fn csv(rows: &[Json]) -> String {
         flat.map(|(name, value)| cell(name, value)).collect::<Vec<_>>().join(",") + "\n"
     };
     let value = |_: &str, value: &Json| match value {
-        Json::String(text) => format!("\"{}\"", text.replace('"', "\"\"")),
         Json::Null => String::new(),
-        other => format!("\"{}\"", other.to_text()),
+        value => format!("\"{}\"", cell(value).replace('"', "\"\"")),
     };
     let header = rows.first().map(|row| cells(row, &|name, _| name.to_owned())).unwrap_or_default();
     header + &rows.iter().map(|row| cells(row, &value)).collect::<String>()
@@ -124,9 +114,9 @@ mod tests {
     }
 
     #[test]
-    fn csv_quotes_what_is_text() {
-        let text = r#"{"b": "x \"y\", z", "a": 1.5, "c": null, "d": [1]}"#;
+    fn csv_quotes_all_there_is_and_has_digits_for_yes_and_no() {
+        let text = r#"{"b": "x \"y\", z", "a": 1.5, "c": null, "d": [1], "e": true, "f": false}"#;
         let row: Json = serde_json::from_str(text).unwrap();
-        assert_eq!(csv(&[row]), "b,a,c\n\"x \"\"y\"\", z\",\"1.5\",\n");
+        assert_eq!(csv(&[row]), "b,a,c,e,f\n\"x \"\"y\"\", z\",\"1.5\",,\"1\",\"0\"\n");
     }
 }

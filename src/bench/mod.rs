@@ -5,6 +5,7 @@
 //! machine that grows warm, or busy, does not favour one of them.
 
 mod format;
+mod markdown;
 mod row;
 mod run;
 mod statistics;

@@ -3,7 +3,7 @@
 use super::run::{BenchOptions, Measured, ModelBench};
 use super::statistics::deviation;
 use crate::json::Json;
-use crate::llama::{Backend, DeviceKind, FlashAttention, Placement};
+use crate::llama::{Backend, ContextSettings, DeviceKind, FlashAttention, Placement};
 use serde::Serialize;
 use std::time::{SystemTime, UNIX_EPOCH};
 
@@ -99,11 +99,12 @@ pub(super) fn row(
         model_n_params: bench.n_params,
         n_batch: options.batch_size,
         n_ubatch: options.ubatch_size,
-        n_threads: settings.threads_batch,
-        // What llama.cpp takes where no pool of threads is given to it.
+        // One token alone has threads of its own.
+        n_threads: if measured.test.n_prompt > 1 { settings.threads_batch } else { settings.threads },
+        // Those of the pool that every context here has.
         cpu_mask: "0x0",
         cpu_strict: false,
-        poll: 50,
+        poll: ContextSettings::poll(),
         type_k: settings.cache_k.to_string(),
         type_v: settings.cache_v.to_string(),
         n_gpu_layers: placement.gpu_layers,
@@ -118,7 +119,7 @@ pub(super) fn row(
         },
         devices: named_devices(placement),
         tensor_split: tensor_split(placement),
-        tensor_buft_overrides: overrides(placement),
+        tensor_buft_overrides: overrides(placement, options.n_cpu_moe),
         load_mode: placement.load_mode.name(),
         lazy_mode: "auto", // llama.cpp's own, which nothing here changes
         embeddings: false,
@@ -166,6 +167,16 @@ pub(super) fn ratio(benches: &[ModelBench], bench: &ModelBench, measured: &Measu
     Some(measured.speed()?.median / first)
 }
 
+/// A value as it stands in a table: yes and no are digits, as in `llama-bench`.
+pub(super) fn cell(value: &Json) -> String {
+    match value {
+        Json::String(text) => text.clone(),
+        Json::Null => String::new(),
+        Json::Bool(value) => u8::from(*value).to_string(),
+        other => other.to_text(),
+    }
+}
+
 /// The graphics processors, or the others.
 fn processors(backend: &Backend, gpu: bool) -> String {
     let devices = backend.devices().into_iter();
@@ -174,10 +185,13 @@ fn processors(backend: &Backend, gpu: bool) -> String {
     wanted.map(|device| device.description).collect::<Vec<_>>().join(", ")
 }
 
-/// What computes besides the processor, or the processor.
+/// What computes besides the processor, or the processor. Other machines count once one of them takes part.
 fn backends(backend: &Backend) -> String {
-    let others: Vec<String> = backend.names().into_iter().filter(|name| name != "CPU").collect();
-    if others.is_empty() { "CPU".into() } else { others.join(",") }
+    let (remote, mut names): (Vec<String>, Vec<String>) =
+        backend.names().into_iter().filter(|name| name != "CPU").partition(|name| name.starts_with("RPC"));
+    let takes_part = backend.devices().iter().any(|device| device.name.starts_with("RPC"));
+    names.extend(remote.into_iter().filter(|_| takes_part));
+    if names.is_empty() { "CPU".into() } else { names.join(",") }
 }
 
 fn named_devices(placement: &Placement) -> String {
@@ -193,9 +207,11 @@ fn tensor_split(placement: &Placement) -> String {
     if shares.is_empty() { "0.00".into() } else { shares.join("/") }
 }
 
-fn overrides(placement: &Placement) -> String {
-    let each: Vec<String> =
-        placement.overrides.iter().map(|(pattern, buffer)| format!("{pattern}={}", buffer.name)).collect();
+/// Tensors that lie elsewhere, but for the experts of the first layers, which `n_cpu_moe` tells of.
+fn overrides(placement: &Placement, n_cpu_moe: u32) -> String {
+    let told: Vec<String> = (0..n_cpu_moe).map(Placement::experts_of).collect();
+    let others = placement.overrides.iter().filter(|(pattern, _)| !told.contains(pattern));
+    let each: Vec<String> = others.map(|(pattern, buffer)| format!("{pattern}={}", buffer.name)).collect();
     if each.is_empty() { "none".into() } else { each.join(";") }
 }
 

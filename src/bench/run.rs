@@ -9,7 +9,7 @@ use crate::preflight::Wanted;
 use crate::progress::{Progress, Silent};
 use crate::sys;
 use std::path::PathBuf;
-use std::time::{Instant, SystemTime};
+use std::time::{Duration, Instant, SystemTime};
 use thiserror::Error;
 
 /// What is measured: so many tokens of a prompt, or so many that are generated; one of the two is 0.
@@ -200,24 +200,26 @@ impl Turn<'_> {
         let load_seconds = begin.elapsed().as_secs_f64();
         let bench = bench.get_or_insert_with(|| self.empty(&model));
         bench.load_seconds.push(load_seconds);
-        let n_vocab = model.vocab().len().max(1);
-        let mut context = Context::new(&model, &self.options.context())?;
-        if bench.device_bytes.is_empty() {
-            bench.device_bytes = taken(&before, &self.backend.devices());
-        }
-        let mut tokens = RandomTokens::new(n_vocab, model.vocab().leading_bos());
+        let vocab = model.vocab();
+        let mut tokens = RandomTokens::new(vocab.len().max(1), vocab.leading_bos());
         for measured in &mut bench.tests {
+            // As large as the test: in a larger one, what a token is computed in lies farther apart, and takes longer.
+            let wanted = ContextOptions { n_ctx: measured.test.tokens(), ..self.options.context() };
+            let mut context = Context::new(&model, &wanted)?;
+            keep_most(&mut bench.device_bytes, taken(&before, &self.backend.devices()));
             // Caches and shaders are warm for what is measured, and for nothing else.
             let warm = Test { n_prompt: measured.test.n_prompt, n_gen: measured.test.n_gen.min(1) };
             self.run(&mut context, warm, &mut tokens, &mut |_| {})?;
+            context.clear()?;
             if measured.nanoseconds.is_empty() {
                 measured.begun = SystemTime::now();
             }
+            let mut rarely = Rarely { step, since: Instant::now(), tokens: 0 };
             let begin = Instant::now();
-            self.run(&mut context, measured.test, &mut tokens, step)?;
+            self.run(&mut context, measured.test, &mut tokens, &mut |tokens| rarely.take(tokens))?;
             measured.nanoseconds.push(u64::try_from(begin.elapsed().as_nanos()).unwrap_or(u64::MAX));
+            rarely.tell();
         }
-        drop(context);
         bench.peak_bytes = bench.peak_bytes.max(sys::peak_memory());
         Ok(())
     }
@@ -236,7 +238,7 @@ impl Turn<'_> {
         }
     }
 
-    /// Computes a test from an empty context, and waits for its end.
+    /// Computes a test in an empty context, and waits for its end.
     fn run(
         &self,
         context: &mut Context<'_>,
@@ -245,7 +247,6 @@ impl Turn<'_> {
         step: &mut dyn FnMut(u64),
     ) -> Result<(), LlamaError> {
         let interrupt = self.options.settings.interrupt;
-        context.clear()?;
         let mut batch = Batch::last_output();
         let (mut position, mut first) = (0, true);
         let at_once = if test.n_prompt > 0 { self.options.batch_size.max(1) } else { 1 };
@@ -263,10 +264,44 @@ impl Turn<'_> {
     }
 }
 
+/// Tells how far a test has come, which wakes a process that the test then shares the processor with: so not at all in
+/// a short test, and seldom in a long one, in which silence would look like a device that hangs.
+struct Rarely<'a> {
+    step: &'a mut dyn FnMut(u64),
+    since: Instant,
+    tokens: u64,
+}
+
+impl Rarely<'_> {
+    const PAUSE: Duration = Duration::from_millis(500);
+
+    fn take(&mut self, tokens: u64) {
+        self.tokens += tokens;
+        if self.since.elapsed() >= Self::PAUSE {
+            self.tell();
+        }
+    }
+
+    fn tell(&mut self) {
+        self.since = Instant::now();
+        (self.step)(std::mem::take(&mut self.tokens));
+    }
+}
+
 /// Bytes of each GPU's memory that are gone since `before`.
 fn taken(before: &[Device], now: &[Device]) -> Vec<(String, u64)> {
     let pairs = before.iter().zip(now).filter(|(device, _)| device.is_gpu());
     pairs.map(|(a, b)| (a.name.clone(), a.memory_free.saturating_sub(b.memory_free))).collect()
+}
+
+/// Takes for each device the larger of two numbers of bytes.
+fn keep_most(most: &mut Vec<(String, u64)>, now: Vec<(String, u64)>) {
+    for (name, bytes) in now {
+        match most.iter_mut().find(|(known, _)| *known == name) {
+            Some((_, known)) => *known = bytes.max(*known),
+            None => most.push((name, bytes)),
+        }
+    }
 }
 
 /// Tokens that look random and are the same in every run, so that all models of one vocabulary get the same.

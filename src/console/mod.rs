@@ -7,6 +7,7 @@ mod sparse;
 use crate::json;
 use crate::progress::{Progress, Unit};
 use crate::report::TextStyle;
+use crate::report::wording::turns_text;
 use clap::ColorChoice;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
@@ -49,7 +50,7 @@ pub fn print_styled(text: &str) -> Result<(), PrintError> {
 /// Text of which the only escape sequences are those that set the look of letters.
 fn styled(text: &str) -> String {
     let mut pieces = text.split('\u{1b}');
-    let plain = |piece: &str| piece.replace(|c: char| c.is_control() && c != '\n', " ");
+    let plain = |piece: &str| piece.replace(|c: char| c.is_control() && c != '\n' || turns_text(c), " ");
     let mut out = plain(pieces.next().unwrap_or_default());
     for piece in pieces {
         let numbers =
@@ -222,6 +223,7 @@ mod tests {
     fn reports_keep_their_colours_and_no_other_escape() {
         assert_eq!(styled("\u{1b}[1mA\u{1b}[0m\n\u{1b}[36m▇"), "\u{1b}[1mA\u{1b}[0m\n\u{1b}[36m▇");
         assert_eq!(styled("a\u{1b}[2J\u{1b}]0;x\u{7}\u{9b}31m\u{1b}"), "a [2J ]0;x  31m ");
+        assert_eq!(styled("a\u{202e}b שלום"), "a b שלום");
         assert_eq!(styled("\u{1b}[1;31mA"), " [1;31mA");
     }
 }

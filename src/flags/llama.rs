@@ -270,17 +270,14 @@ impl LlamaFlags {
         let processor = processor
             .ok_or_else(|| Failure::running(anyhow::anyhow!("llama.cpp has no processor backend here")))?
             .buffer_type();
-        // Tensors with experts in them, and those of dense layers, as llama.cpp's flags of the same names mean them.
-        let experts = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps";
-        let dense = r"\.ffn_(up|down|gate)\.";
         if self.cpu_moe {
-            overrides.push((experts.to_owned(), processor.clone()));
+            overrides.push((Placement::EXPERTS.to_owned(), processor.clone()));
         }
-        for (count, weights) in [(self.n_cpu_moe, experts), (self.n_cpu_ffn, dense)] {
-            for layer in 0..count.unwrap_or(0) {
-                overrides.push((format!(r"blk\.{layer}{weights}"), processor.clone()));
-            }
-        }
+        let experts = (0..self.n_cpu_moe.unwrap_or(0)).map(Placement::experts_of);
+        // Those of dense layers, as llama.cpp's flag of the same name means them.
+        let dense =
+            (0..self.n_cpu_ffn.unwrap_or(0)).map(|layer| format!(r"blk\.{layer}\.ffn_(up|down|gate)\."));
+        overrides.extend(experts.chain(dense).map(|pattern| (pattern, processor.clone())));
         Ok(overrides)
     }
 }

@@ -38,6 +38,16 @@ pub struct Placement {
     pub planned: bool,
 }
 
+impl Placement {
+    /// The pattern of the names of the tensors with the experts of any layer, as llama.cpp's own flags mean them.
+    pub const EXPERTS: &str = r"\.ffn_(up|down|gate|gate_up)_(ch|)exps";
+
+    /// The pattern of those of `layer`.
+    pub fn experts_of(layer: u32) -> String {
+        format!(r"blk\.{layer}{}", Self::EXPERTS)
+    }
+}
+
 /// How a model is split over several devices.
 #[derive(Clone, Copy, Debug, Default, PartialEq, Eq)]
 pub enum SplitMode {

@@ -109,6 +109,14 @@ impl Default for ContextSettings {
     }
 }
 
+impl ContextSettings {
+    /// How eagerly the threads of a context wait for work, from 0 to 100.
+    pub fn poll() -> u32 {
+        // SAFETY: returns a plain struct.
+        unsafe { ffi::ggml_threadpool_params_default(1) }.poll
+    }
+}
+
 #[cfg(test)]
 mod tests {
     use super::*;

@@ -1,5 +1,6 @@
 //! Text made fit for the places of a page that it goes to.
 
+use crate::report::wording::turns_text;
 use std::fmt::Write;
 
 /// Text between tags or in a quoted attribute.
@@ -12,6 +13,7 @@ pub(super) fn escape(text: &str) -> String {
             '>' => out.push_str("&gt;"),
             '"' => out.push_str("&quot;"),
             '\'' => out.push_str("&#39;"),
+            c if turns_text(c) => out.push(char::REPLACEMENT_CHARACTER),
             c => out.push(c),
         }
     }
@@ -55,6 +57,7 @@ mod tests {
     fn markup_becomes_text() {
         assert_eq!(escape("<script>\"&'"), "&lt;script&gt;&quot;&amp;&#39;");
         assert_eq!(escape("señales"), "señales");
+        assert_eq!(escape("שלום \u{202e}fugg\u{2066}"), "שלום \u{fffd}fugg\u{fffd}");
     }
 
     #[test]

@@ -5,7 +5,7 @@ use super::markup::{self, Row, Table, section};
 use super::origin::{self, Facts, files};
 use super::quality::{perplexity, plus_minus, quality, remarks, telling_row};
 use crate::evaluate::{EvalRow, EvaluatedCorpus, Evaluation, Figures};
-use crate::report::wording::{digits, grouped, percent, seen_text};
+use crate::report::wording::{digits, grouped, layers, percent, seen_text};
 use crate::units::ByteCount;
 use serde_json::json;
 
@@ -58,9 +58,9 @@ impl<'a> EvaluationPage<'a> {
         let base = self.measured.base.as_ref();
         let base = base.map_or(String::new(), |base| format!("; beside {}", base.file));
         let sub = format!(
-            "{}, {} layers of {} experts, {} used for a token{base}",
+            "{}, {} of {} experts, {} used for a token{base}",
             model.architecture,
-            model.expert_layers.len(),
+            layers(model.expert_layers.len()),
             model.n_expert,
             model.n_expert_used
         );

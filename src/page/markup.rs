@@ -33,7 +33,7 @@ impl Table<'_> {
         let caption = escape(self.caption);
         let mut out = format!(
             "<div class=\"scroll{tall}\" tabindex=\"0\" role=\"region\" aria-label=\"{caption}\"><table>\
-             <caption>{caption}</caption><thead><tr>"
+             <caption><span>{caption}</span></caption><thead><tr>"
         );
         for (at, text) in self.head.iter().enumerate() {
             let _ = write!(out, "<th scope=\"col\"{}>{}</th>", class(at), escape(text));

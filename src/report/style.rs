@@ -1,5 +1,7 @@
 //! How reports look: in a pipe plain and 80 columns wide, on a terminal as wide as that, with colours and sparklines.
 
+use super::wording::paragraph;
+
 /// Columns that a report takes where nothing is known of its reader.
 const WIDTH: usize = 80;
 
@@ -43,9 +45,11 @@ impl TextStyle {
         if self.graphics { self.width } else { usize::MAX }
     }
 
-    /// A heading.
+    /// A heading, in as many lines as it needs.
     pub(super) fn heading(&self, text: &str) -> String {
-        if self.colour { format!("\x1b[1m{text}\x1b[0m") } else { text.to_owned() }
+        let lines = paragraph(text, self.prose());
+        let lines = lines.trim_end();
+        if self.colour { format!("\x1b[1m{lines}\x1b[0m") } else { lines.to_owned() }
     }
 
     /// The first line of a table set back, the rest as it is.
@@ -87,6 +91,14 @@ mod tests {
         let (lines, _) = TextStyle::terminal(40, true).sparkline(&[0.5; 94]).unwrap();
         assert_eq!(lines.lines().count(), 3);
         assert!(lines.lines().all(|line| line.starts_with("\x1b[36m") && line.ends_with("\x1b[0m")));
+    }
+
+    #[test]
+    fn heading_breaks_at_the_width() {
+        let text = "Share of the routing that the busiest experts of each layer cover:";
+        let lines = TextStyle::terminal(40, false).heading(text);
+        assert!(lines.lines().count() == 2 && lines.lines().all(|line| line.len() <= 40), "{lines}");
+        assert!(TextStyle::terminal(40, true).heading(text).ends_with("cover:\x1b[0m"));
     }
 
     #[test]

@@ -348,3 +348,19 @@ fn shell_words_are_quoted_where_they_must_be() {
     assert_eq!(wording::shell_word("it's $HOME"), "'it'\\''s $HOME'");
     assert_eq!(wording::shell_word(""), "''");
 }
+
+#[test]
+#[cfg(feature = "cli")]
+fn report_on_a_narrow_terminal_has_no_line_that_is_wider() {
+    let report = UsageReport::new(&with_halves()).unwrap();
+    for width in [40, 60] {
+        let text = report.text(&TextStyle::terminal(width, false));
+        assert!(text.lines().all(|line| line.chars().count() <= width), "{text}");
+        assert!(text.contains("entropy (bits)") && text.contains("most lost (layer)"), "{text}");
+    }
+}
+
+#[test]
+fn one_layer_is_not_several() {
+    assert_eq!((wording::layers(1), wording::layers(94)), ("1 layer".into(), "94 layers".into()));
+}

@@ -1,7 +1,7 @@
 //! The reports as text.
 
-use super::table::plain;
-use super::wording::{digits, grouped, paragraph, percent, short, tenths};
+use super::table::{fitting, plain};
+use super::wording::{digits, grouped, layers, paragraph, percent, short, tenths};
 use super::{Overlap, PlanTable, Stability, TextStyle, UsageReport};
 use crate::evaluate::Evaluation;
 use crate::plan::Coverage;
@@ -61,8 +61,12 @@ impl UsageReport {
         let prose = |text: &str| paragraph(text, style.prose());
         let model = &self.model;
         let mut text = prose(&format!(
-            "{}: {}, {} layers of {} experts, {} used for a token",
-            model.file, model.architecture, model.layers, model.n_expert, model.n_expert_used
+            "{}: {}, {} of {} experts, {} used for a token",
+            model.file,
+            model.architecture,
+            layers(model.layers),
+            model.n_expert,
+            model.n_expert_used
         ));
         for from in &self.imported_from {
             text += &prose(&format!("Imported: {from}"));
@@ -73,11 +77,11 @@ impl UsageReport {
         text += &self.coverage_tables(style);
         if let Some((bars, least)) = style.sparkline(&self.enough.layers) {
             let k = self.enough.k;
-            text +=
-                &format!("\nCoverage of each layer at K = {k}, from {} to 100%:\n\n{bars}", percent(least));
+            let line = format!("Coverage of each layer at K = {k}, from {} to 100%:", percent(least));
+            text += &format!("\n{}\n{bars}", prose(&line));
         }
         text += &format!("\n{}\n\n", style.heading("How uneven the layers are, all corpora together:"));
-        text += &style.table(self.layer_table());
+        text += &self.layer_table(style);
         text += &format!("\n{}", prose(&self.median_line()));
         if let Some(overlap) = &self.overlap {
             text += &format!("\n{}", overlap.text(style));
@@ -94,12 +98,13 @@ impl UsageReport {
     fn coverage_tables(&self, style: &TextStyle) -> String {
         let heading = "Share of the routing that the K most used experts of each layer cover, in %:";
         let mut text = format!("\n{}\n", style.heading(heading));
-        text += "the mean of the layers, the worst layer, and (its number)\n";
+        let prose = |text: &str| paragraph(text, style.prose());
+        text += &prose("the mean of the layers, the worst layer, and (its number)");
         let names: Vec<&str> = self.corpora.iter().map(|corpus| corpus.name.as_str()).collect();
         let fixed = [("K", self.rows.iter().map(|row| row.k.to_string()).collect())];
         let apart = names.len() > 1;
         if apart {
-            text += "All corpora together by their joint experts, each corpus by its own.\n";
+            text += &prose("All corpora together by their joint experts, each corpus by its own.");
         }
         text.push('\n');
         let mut columns = vec!["all together"];
@@ -117,15 +122,15 @@ impl UsageReport {
         text += &coverages(style, &fixed, &columns, &cells(true, false));
         if apart {
             let heading = "What the K experts that all corpora together use most cover of each:";
-            text += &format!("\n{}\n\n", style.heading(paragraph(heading, style.prose()).trim_end()));
+            text += &format!("\n{}\n\n", style.heading(heading));
             text += &coverages(style, &fixed, &columns[1..], &cells(false, true));
         }
         text
     }
 
-    fn layer_table(&self) -> String {
+    fn layer_table(&self, style: &TextStyle) -> String {
         let rows: Vec<Vec<String>> = self.layers.rows.iter().map(|row| row.cells()).collect();
-        plain(&["layer", "tokens", "max/min", "std/mean", "dead", "entropy (bits)"], &rows, 0)
+        fitting(style, &["layer", "tokens", "max/min", "std/mean", "dead", "entropy (bits)"], &rows, (1, 0))
     }
 }
 
@@ -148,7 +153,7 @@ impl Overlap {
                 ]
             })
             .collect();
-        text += &style.table(plain(&["", "", "mean", "least (layer)", "by chance", "Jaccard"], &rows, 2));
+        text += &fitting(style, &["", "", "mean", "least (layer)", "by chance", "Jaccard"], &rows, (2, 2));
         if let (Some(most), Some(least)) =
             (self.rows.first(), self.rows.last().filter(|_| self.rows.len() > 1))
         {
@@ -185,7 +190,7 @@ impl Stability {
             })
             .collect();
         let header = ["K", "shared", "least (layer)", "other's", "own", "most lost (layer)"];
-        text += &style.table(plain(&header, &rows, 0));
+        text += &fitting(style, &header, &rows, (1, 0));
         if let Some(row) = k.and_then(|k| self.telling_row(k)) {
             text += &format!("\n{}", paragraph(&row.meaning(), style.prose()));
         }
@@ -213,7 +218,7 @@ impl Evaluation {
                 ]
             })
             .collect();
-        text += &style.table(plain(&["score", "K", "size", "PPL", "±", "KL", "±"], &rows, 1));
+        text += &fitting(style, &["score", "K", "size", "PPL", "±", "KL", "±"], &rows, (2, 1));
         let corpora: Vec<&str> = self.corpora.iter().map(|corpus| corpus.name.as_str()).collect();
         text + &format!("\n{}", paragraph(&format!("Measured on {}.", corpora.join(", ")), style.prose()))
     }

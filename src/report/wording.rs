@@ -43,6 +43,16 @@ pub(crate) fn digits(value: f64) -> String {
     }
 }
 
+/// Whether a character turns the direction of the text behind it, so that a name could be read as another one.
+pub(crate) fn turns_text(c: char) -> bool {
+    matches!(c, '\u{202a}'..='\u{202e}' | '\u{2066}'..='\u{2069}')
+}
+
+/// So many layers.
+pub(crate) fn layers(count: usize) -> String {
+    format!("{count} layer{}", if count == 1 { "" } else { "s" })
+}
+
 /// A number with thousands apart.
 pub(crate) fn grouped(value: u64) -> String {
     let digits = value.to_string();

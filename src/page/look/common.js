@@ -20,7 +20,8 @@ function make(tag, attributes = {}, ...children) {
   const svg = ['svg', 'g', 'path', 'line', 'rect', 'circle', 'text', 'title'].includes(tag);
   const element = svg ? document.createElementNS(SVG, tag) : document.createElement(tag);
   for (const [name, value] of Object.entries(attributes)) element.setAttribute(name, value);
-  element.append(...children);
+  // What turns the direction of the text behind it could make a name read as another.
+  element.append(...children.map((child) => (typeof child === 'string' ? child.replace(/[\u202a-\u202e\u2066-\u2069]/g, '\ufffd') : child)));
   return element;
 }
 

@@ -87,7 +87,7 @@ function fillTable() {
       ...(layer.total.weight ? [layer.total.weight[id].toFixed(1)] : []),
       ...(kept ? [isKept(layer, id) ? 'yes' : 'no'] : [])].map((text) => make('td', {}, String(text)))));
   byId('experts').replaceChildren(make('table', {},
-    make('caption', {}, `The experts of layer ${layer.layer}`),
+    make('caption', {}, make('span', {}, `The experts of layer ${layer.layer}`)),
     make('thead', {}, make('tr', {}, ...head.map((text) => make('th', { scope: 'col' }, text)))),
     make('tbody', {}, ...rows)));
 }

@@ -4,7 +4,7 @@ use super::ReplayPage;
 use super::series::{is_optimum, label, room, speed};
 use crate::page::markup;
 use crate::replay::RunResult;
-use crate::report::wording::{digits, grouped, percent, percent_up};
+use crate::report::wording::{digits, grouped, layers, percent, percent_up};
 use crate::units::ByteCount;
 
 impl ReplayPage<'_> {
@@ -20,8 +20,8 @@ impl ReplayPage<'_> {
         let architecture =
             trace.model.as_ref().map_or(String::new(), |model| format!("{}, ", model.architecture));
         let sub = format!(
-            "{architecture}{} layers of {experts} experts; routing of {}",
-            trace.layers.len(),
+            "{architecture}{} of {experts} experts; routing of {}",
+            layers(trace.layers.len()),
             self.file
         );
         markup::header("What a cache of experts would have to fetch", model, &sub)

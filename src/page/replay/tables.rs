@@ -123,7 +123,7 @@ impl ReplayPage<'_> {
         };
         let mut cells = vec![
             label(row),
-            room(row),
+            row.capacity.map_or_else(|| room(row), |capacity| format!("{capacity}/layer")),
             share(&row.all),
             share(&row.steady),
             digits(row.all.misses_per_token),

@@ -2,15 +2,18 @@
 
 use super::Content;
 use crate::page::markup;
-use crate::report::wording::{digits, grouped, percent};
+use crate::report::wording::{digits, grouped, layers, percent};
 use crate::units::ByteCount;
 
 impl Content<'_> {
     pub(super) fn header(&self) -> String {
         let model = &self.report.model;
         let sub = format!(
-            "{}, {} layers of {} experts, {} used for a token",
-            model.architecture, model.layers, model.n_expert, model.n_expert_used
+            "{}, {} of {} experts, {} used for a token",
+            model.architecture,
+            layers(model.layers),
+            model.n_expert,
+            model.n_expert_used
         );
         markup::header("Which experts your texts activate", &model.file, &sub)
     }
