@@ -1,5 +1,6 @@
 //! Replaying a generated trace: accesses a second of one cache on one core, of the optimum, of the curve of LRU, and of many
-//! caches on all cores. Beside LRU stands the crate `lru` with the same accesses, one by one.
+//! caches on all cores. Beside LRU stands the crate `lru` with the same accesses, one by one, and
+//! what libCacheSim publishes.
 
 use criterion::{BatchSize, Criterion, Throughput, criterion_group, criterion_main};
 use moeslice::cache::PolicyKind;
@@ -110,6 +111,7 @@ fn bench(criterion: &mut Criterion) {
     });
     group.bench_function("lru, by the crate lru", |bencher| bencher.iter(|| crate_lru(black_box(&batch))));
     group.finish();
+    println!("lru, by libCacheSim as it publishes: 20 Melem/s, of keys that are not dense\n");
 
     // The crate may evict an expert that the same token is about to use; for the rest both do the same.
     let mut lru = simulation(spec(PolicyKind::Lru, per_layer));

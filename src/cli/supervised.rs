@@ -50,7 +50,7 @@ pub fn watch(arguments: &[OsString], limit: Option<Duration>, suspects: &str, co
     match supervise::supervise(arguments, limit, interrupt, &mut console.bar()) {
         Ok(Outcome::Exited(code)) => code,
         Ok(Outcome::Interrupted) => {
-            say("interrupted; every output is there whole, or not at all");
+            say("interrupted; every output is there whole, or not at all, but for the .part of a trace");
             130
         }
         Ok(Outcome::Crashed { message, .. }) => {

@@ -25,13 +25,13 @@ impl CacheAwareFlags {
     }
 }
 
-/// A number of 0 or more.
+/// A number from 0 to a million: above, neither a λ nor microseconds of a transfer mean anything more.
 ///
 /// # Errors
 /// When the text is something else.
 pub fn number(text: &str) -> Result<f64, String> {
-    let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
-    number.ok_or_else(|| "expected a number of 0 or more".to_owned())
+    let number = text.parse().ok().filter(|number: &f64| (0.0..=1e6).contains(number));
+    number.ok_or_else(|| "expected a number from 0 to 1000000".to_owned())
 }
 
 /// The help of the flags that name policies.

@@ -43,6 +43,11 @@ impl LoopFlags {
         !self.cache_policy.is_empty()
     }
 
+    /// Whether a policy is to learn from the warm-up, and there is none.
+    pub fn learns_nothing(&self) -> bool {
+        self.warmup == 0 && self.cache_policy.contains(&PolicyKind::Static)
+    }
+
     /// Each cache with each `λ`.
     pub fn specs(&self) -> Vec<RunSpec> {
         let lambdas = if self.aware.lambda.is_empty() { &LAMBDAS } else { self.aware.lambda.as_slice() };

@@ -3,6 +3,7 @@
 pub mod cache_aware;
 #[cfg(feature = "llama")]
 pub mod cache_loop;
+pub mod caches;
 pub mod card;
 #[cfg(feature = "llama")]
 mod downloads;

@@ -264,8 +264,8 @@ impl Needs {
             .iter()
             .zip(&meta.layers)
             .take(n)
-            .map(|(needs, layer)| needs.prefill_fetched * layer.bytes_per_expert())
-            .sum();
+            .map(|(needs, layer)| needs.prefill_fetched.saturating_mul(layer.bytes_per_expert()))
+            .fold(0, u64::saturating_add);
         let host: u64 = meta
             .layers
             .iter()

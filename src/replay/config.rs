@@ -140,7 +140,7 @@ pub enum ReplayError {
     },
     /// Too few tokens.
     #[error(
-        "the trace has {tokens} tokens in its longest stretch without an emptied cache, which is no more than the warm-up of {warmup}: nothing is steady in it"
+        "no request of the trace begins after a warm-up of {warmup} tokens, so nothing is steady in it: it has {tokens} tokens in its longest stretch without an emptied cache"
     )]
     TooShort {
         /// Tokens.
@@ -148,6 +148,9 @@ pub enum ReplayError {
         /// Tokens of the warm-up.
         warmup: u64,
     },
+    /// Nothing to choose by.
+    #[error("static chooses its experts during the warm-up, and there is none")]
+    NoWarmup,
     /// No token at all.
     #[error("the trace has no tokens")]
     Empty,
@@ -179,9 +182,17 @@ pub(super) struct Pool {
 }
 
 impl RunSpec {
+    /// Checks that the run goes with the trace.
+    ///
+    /// # Errors
+    /// When it does not.
+    pub fn check(&self, meta: &TraceMeta) -> Result<(), ReplayError> {
+        self.pools(meta).map(drop)
+    }
+
     /// Checks the run against the trace, and lays out its caches.
     pub(super) fn pools(&self, meta: &TraceMeta) -> Result<Vec<Pool>, ReplayError> {
-        self.check(meta)?;
+        self.check_policy(meta)?;
         match self.capacity {
             Capacity::Experts(capacity) => {
                 for layer in &meta.layers {
@@ -211,7 +222,7 @@ impl RunSpec {
         }
     }
 
-    fn check(&self, meta: &TraceMeta) -> Result<(), ReplayError> {
+    fn check_policy(&self, meta: &TraceMeta) -> Result<(), ReplayError> {
         let policy = self.policy;
         if self.cache_aware.is_some_and(|aware| aware.lambda > 0.0) {
             if policy.is_optimum() {

@@ -30,7 +30,8 @@ impl Counts {
         self.hits += other.hits;
         self.staged += other.staged;
         self.misses += other.misses;
-        self.bytes += other.bytes;
+        // The size of an expert is what the trace says, so the sum may be of any size.
+        self.bytes = self.bytes.saturating_add(other.bytes);
     }
 
     /// Adds what another layer counted for the same tokens.

@@ -105,6 +105,13 @@ pub struct PartResult {
     pub tokens_per_second: Option<f64>,
 }
 
+impl Replay {
+    /// Whether tokens were requested one by one, for which alone experts are fetched ahead.
+    pub fn has_single_tokens(&self) -> bool {
+        self.one_by_one || self.rows.iter().any(|row| row.decode.counts.tokens > 0)
+    }
+}
+
 impl PartResult {
     pub(super) fn new(counts: Counts, model: Option<TransferModel>) -> PartResult {
         let seconds = |model: TransferModel| {

@@ -206,7 +206,7 @@ impl Simulation {
         counts.hits += scratch.keys.len() as u64 - missed;
         counts.staged += missed - misses;
         counts.misses += misses;
-        counts.bytes += misses * state.bytes;
+        counts.bytes = counts.bytes.saturating_add(misses.saturating_mul(state.bytes));
         if self.predictor.is_some() {
             self.prefetch(group, layer);
         }
@@ -220,12 +220,12 @@ impl Simulation {
         for expert in std::mem::take(&mut state.ahead) {
             let useful = here.contains(&expert);
             self.tally.prefetch.useful += u64::from(useful);
-            match useful {
-                true => self.tally.prefetch.useful_bytes += state.bytes,
-                false => self.tally.prefetch.wasted_bytes += state.bytes,
-            }
+            let counts = &mut self.tally.prefetch;
+            let bytes = if useful { &mut counts.useful_bytes } else { &mut counts.wasted_bytes };
+            *bytes = bytes.saturating_add(state.bytes);
         }
-        if group.rows.len() != 1 || group.phase != Phase::Decode {
+        // A ubatch of prefill is no single token, however many it has.
+        if group.phase == Phase::Prefill && !self.options.one_by_one {
             return;
         }
         if layer > 0 {

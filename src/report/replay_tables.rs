@@ -2,7 +2,7 @@
 
 use super::TextStyle;
 use super::table::fitting;
-use super::wording::percent;
+use super::wording::{percent, shell_word};
 use crate::replay::{Advice, AdviceRow, Choice, PartResult, Replay, RunResult};
 use crate::units::ByteCount;
 use serde::Serialize;
@@ -15,7 +15,10 @@ fn each(bytes: Option<f64>) -> String {
 
 /// The result of a replay.
 pub fn replay(replay: &Replay, style: &TextStyle) -> String {
-    let mut text = format!("{} tokens, {} layers with experts", replay.tokens, replay.n_layer);
+    let many = |n: u64| if n == 1 { "" } else { "s" };
+    let (tokens, layers) = (replay.tokens, replay.n_layer);
+    let mut text =
+        format!("{tokens} token{}, {layers} layer{} with experts", many(tokens), many(layers as u64));
     if replay.working_set_bytes > 0 {
         let _ = write!(text, ", {} of experts a token", ByteCount(replay.working_set_bytes));
     }
@@ -132,12 +135,12 @@ struct RowWithFlags {
 }
 
 impl WithFlags {
-    /// Adds the flags; `file` is the model's name.
+    /// Adds the flags; `file` is the model's.
     pub fn new(advice: Advice, file: Option<&str>) -> WithFlags {
         let flags = |row: &AdviceRow| match &row.choice {
             Choice::Whole => "-ngl all".to_owned(),
             Choice::Cut { k, .. } => {
-                let file = file.unwrap_or("MODEL");
+                let file = file.map_or("MODEL".to_owned(), shell_word);
                 format!("moeslice run -m {file} -f TEXT --keep {k} -o CUT.gguf")
             }
             Choice::HostLayers { blocks, .. } => format!("-ngl all -ncmoe {blocks}"),

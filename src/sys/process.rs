@@ -69,14 +69,14 @@ pub fn waits_in(pid: u32) -> Option<String> {
     (!name.is_empty() && name != "0").then(|| name.to_owned())
 }
 
-/// Asks a process to end, as Ctrl-C does.
+/// Asks a process to end, as `kill` does. Not as Ctrl-C does: what a shell runs in the background ignores that.
 ///
 /// # Errors
 /// When there is no such process, or it is another user's.
 pub fn ask_to_end(pid: u32) -> io::Result<()> {
     let pid = libc::pid_t::try_from(pid).map_err(|_| io::Error::from(io::ErrorKind::InvalidInput))?;
     // SAFETY: sends a signal; no memory is passed.
-    match unsafe { libc::kill(pid, libc::SIGINT) } {
+    match unsafe { libc::kill(pid, libc::SIGTERM) } {
         0 => Ok(()),
         _ => Err(io::Error::last_os_error()),
     }

@@ -103,7 +103,7 @@ impl Batch {
         }
     }
 
-    /// Checks lengths, ids and that no token has an expert twice. `first` is the number of the first row in the trace.
+    /// Checks lengths, ids, that no token has an expert twice, and that router values are numbers. `first` is the number of the first row in the trace.
     pub(super) fn check(&self, meta: &TraceMeta, path: &Path, first: u64) -> Result<(), TraceError> {
         let bad = |row: usize, what: String| TraceError::Row {
             path: path.to_owned(),
@@ -140,6 +140,24 @@ impl Batch {
                         return Err(bad(row, format!("layer {il}: expert {id} is there twice")));
                     }
                 }
+            }
+        }
+        self.check_values(meta).map_err(|(row, what)| bad(row, what))
+    }
+
+    /// Checks that router values are finite, since nothing can be chosen by others: the first row where they are not.
+    fn check_values(&self, meta: &TraceMeta) -> Result<(), (usize, String)> {
+        let (width, layers) = (meta.candidates as usize, meta.layers.len());
+        let place = |at: usize| (at / layers, meta.layers[at % layers].layer);
+        let known = self.values.iter().zip(&self.ids).enumerate().filter(|(_, (_, id))| **id != NO_EXPERT);
+        if let Some((at, (value, id))) = known.into_iter().find(|(_, (value, _))| !value.is_finite()) {
+            let (row, layer) = place(at / width);
+            return Err((row, format!("layer {layer}: the router value of expert {id} is {value}")));
+        }
+        for (name, list) in [("z_min", &self.z_min), ("z_mean", &self.z_mean), ("z_std", &self.z_std)] {
+            if let Some(at) = list.iter().position(|value| !value.is_finite()) {
+                let (row, layer) = place(at);
+                return Err((row, format!("layer {layer}: {name} is {}", list[at])));
             }
         }
         Ok(())

@@ -37,17 +37,22 @@ enum PhaseName {
     Decode,
 }
 
+/// What is wrong with a line. Which line is said by who reads them; of this text each is the first.
+fn in_line(error: serde_json::Error) -> String {
+    error.to_string().replace(" at line 1 column ", " at column ")
+}
+
 impl Lines for JsonLines {
     fn begin(first: &str) -> Result<(Self, Option<TraceMeta>, bool), String> {
         #[derive(Deserialize)]
         struct Probe {
             schema: Option<String>,
         }
-        let probe: Probe = serde_json::from_str(first).map_err(|error| error.to_string())?;
+        let probe: Probe = serde_json::from_str(first).map_err(in_line)?;
         match probe.schema.as_deref() {
             None => Ok((JsonLines, None, false)),
             Some(TRACE_SCHEMA) => {
-                let meta = serde_json::from_str(first).map_err(|error| error.to_string())?;
+                let meta = serde_json::from_str(first).map_err(in_line)?;
                 Ok((JsonLines, Some(meta), true))
             }
             Some(other) => Err(format!("its schema is {other:?}, and this version reads {TRACE_SCHEMA:?}")),
@@ -55,7 +60,7 @@ impl Lines for JsonLines {
     }
 
     fn parse(&self, line: &str) -> Result<LayerLine, String> {
-        let line: Line = serde_json::from_str(line).map_err(|error| error.to_string())?;
+        let line: Line = serde_json::from_str(line).map_err(in_line)?;
         let z = line.z_min.zip(line.z_mean).zip(line.z_std);
         Ok(LayerLine {
             session: line.session,

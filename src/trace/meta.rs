@@ -183,9 +183,13 @@ impl TraceMeta {
     /// # Errors
     /// When the layers are not those of the trace.
     pub fn take_bytes(&mut self, file: &Path, experts: &Experts) -> Result<(), TraceError> {
+        // A trace that does not name its model may have seen fewer experts than there are.
+        let exact = self.model.is_some();
         for layer in &mut self.layers {
             let found = experts.layer(layer.layer).filter(|found| {
-                found.n_expert >= layer.n_expert && found.n_expert_used == layer.n_expert_used
+                let others = found.n_expert.checked_sub(layer.n_expert);
+                others.is_some_and(|others| others == 0 || !exact)
+                    && found.n_expert_used == layer.n_expert_used
             });
             let Some(found) = found else {
                 return Err(TraceError::OtherModel { file: file.to_owned(), layer: layer.layer });
@@ -195,6 +199,15 @@ impl TraceMeta {
             layer.slabs = expert_bytes.slabs;
         }
         Ok(())
+    }
+
+    /// What is to be said when the trace was recorded with another model than the one at hand.
+    pub fn model_remark(&self, file: &Path, identity: &Identity) -> Option<String> {
+        let recorded = self.model.as_ref().filter(|model| model.router_hash != identity.router_hash)?;
+        let (file, recorded) = (file.display(), &recorded.file);
+        Some(format!(
+            "the trace was recorded with {recorded}, and {file} has other routers: the routing is that of the one, the bytes are those of the other"
+        ))
     }
 
     /// Checks that the numbers are possible.

@@ -3,7 +3,7 @@
 use super::arrow_reader::ArrowReader;
 use super::csv::CsvLines;
 use super::jsonl::JsonLines;
-use super::tokens::TextReader;
+use super::tokens::{BYTE_ORDER_MARK, TextReader};
 use super::{Batch, TraceError, TraceMeta};
 use std::fs::File;
 use std::io::{Read, Seek, SeekFrom};
@@ -42,15 +42,17 @@ enum Form {
 pub fn open(path: &Path) -> Result<OpenTrace, TraceError> {
     let cannot = |error| TraceError::Read { path: path.to_owned(), error };
     let not_a_trace = |what: &str| TraceError::NotATrace { path: path.to_owned(), what: what.to_owned() };
-    let mut file = File::open(path).map_err(cannot)?;
-    let found = file.metadata().map_err(cannot)?;
-    if !found.is_file() {
+    // Asked before it is opened: to open a pipe that nobody writes to would wait without an end.
+    if !std::fs::metadata(path).map_err(cannot)?.is_file() {
         return Err(not_a_trace("it is not a regular file"));
     }
+    let mut file = File::open(path).map_err(cannot)?;
+    let found = file.metadata().map_err(cannot)?;
     let mut begin = Vec::new();
     file.by_ref().take(6).read_to_end(&mut begin).map_err(cannot)?;
     file.seek(SeekFrom::Start(0)).map_err(cannot)?;
-    Ok(OpenTrace(match begin.as_slice() {
+    let text = begin.strip_prefix(BYTE_ORDER_MARK.as_bytes()).unwrap_or(&begin);
+    Ok(OpenTrace(match text {
         [] => return Err(not_a_trace("it is empty")),
         b"ARROW1" => return Err(not_a_trace("an Arrow file, and a trace is an Arrow stream")),
         bytes if ArrowReader::begins(bytes) => Form::Arrow(ArrowReader::open(path, file, found.len())?),

@@ -184,3 +184,43 @@ proptest! {
         let _ = read_all(&path);
     }
 }
+
+#[test]
+fn router_values_that_are_no_numbers_are_refused_where_an_expert_has_them() {
+    let folder = folder();
+    let path = folder.path().join("t.arrow");
+    let meta = meta(LAYERS, RouterValues::Logits);
+    let good = tokens(&meta, 5, 20, 4, 1);
+    let width = meta.candidates as usize;
+    let refusal = |change: &dyn Fn(&mut Batch)| {
+        let mut batch = good.clone();
+        change(&mut batch);
+        let mut writer = TraceWriter::create(&path, true, meta.clone()).unwrap();
+        writer.append(&mut batch).unwrap();
+        writer.finish().unwrap();
+        match read_all(&path) {
+            Ok(_) => None,
+            Err(TraceError::Row { row, what, .. }) => Some((row, what)),
+            Err(error) => panic!("{error}"),
+        }
+    };
+    assert_eq!(refusal(&|_| {}), None);
+    // The fourth token, in the second layer.
+    let at = (3 * 2 + 1) * width;
+    let id = good.ids[at];
+    for value in [f32::NAN, f32::INFINITY, f32::NEG_INFINITY] {
+        let what = format!("layer 1: the router value of expert {id} is {value}");
+        assert_eq!(refusal(&|batch| batch.values[at] = value), Some((3, what)));
+        for (name, list) in [
+            ("z_min", (|batch| &mut batch.z_min) as fn(&mut Batch) -> &mut Vec<f32>),
+            ("z_mean", |batch| &mut batch.z_mean),
+            ("z_std", |batch| &mut batch.z_std),
+        ] {
+            let found = refusal(&|batch| list(batch)[3 * 2 + 1] = value);
+            assert_eq!(found, Some((3, format!("layer 1: {name} is {value}"))));
+        }
+    }
+    // Where there is no expert, there is no value.
+    let empty = good.ids.iter().position(|id| *id == NO_EXPERT).unwrap();
+    assert_eq!(refusal(&|batch| batch.values[empty] = f32::NAN), None);
+}

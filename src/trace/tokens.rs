@@ -12,6 +12,9 @@ const MAX_LINE: u64 = 1 << 20;
 /// Bytes of tokens that are read at once.
 const BATCH_BYTES: usize = 4 << 20;
 
+/// What spreadsheets write before UTF-8.
+pub(super) const BYTE_ORDER_MARK: &str = "\u{feff}";
+
 /// What one line says: the routing of one token in one layer.
 #[derive(Clone, Debug, Default, PartialEq)]
 pub(super) struct LayerLine {
@@ -67,6 +70,9 @@ impl<L: Lines> LineReader<L> {
         let mut file = BufReader::with_capacity(1 << 16, file);
         let mut text = String::new();
         read_line(path, &mut file, 1, &mut text)?;
+        if let Some(rest) = text.strip_prefix(BYTE_ORDER_MARK) {
+            text = rest.to_owned();
+        }
         let (form, header, used_up) = L::begin(text.trim_end()).map_err(|what| TraceError::Line {
             path: path.to_owned(),
             line: 1,

@@ -87,6 +87,17 @@ fn replay_refuses_what_has_no_answer() {
         &["\"best\" is not a policy", "lru"],
     );
     refuses(replay(&trace).args(["--capacity", "8", "--warmup", "164"]), 3, &["164 tokens", "warm-up"]);
+    // A ubatch that begins within the warm-up belongs to it, so a trace can be longer and have nothing after it.
+    let other = crate::support::folder();
+    let read = write_trace(&other, 0);
+    refuses(replay(&read).args(["--capacity", "8", "--warmup", "40"]), 3, &["64 tokens", "begins after"]);
+    refuses(replay(&trace).args(["--capacity", "8", "--lambda", "1e308"]), 2, &["from 0 to 1000000"]);
+    refuses(
+        replay(&trace).args(["--capacity", "8", "--policy", "static", "--warmup", "0"]),
+        2,
+        &["during the warm-up"],
+    );
+    refuses(replay(&trace).args(["--curve", "--prefetch", "staging:2"]), 2, &["--capacity", "--memory"]);
     refuses(replay(&trace).args(["--memory", "1MiB"]), 3, &["bytes of an expert", "-m"]);
     refuses(replay(&trace).args(["--capacity", "8", "--lambda", "0.1"]), 3, &["no router values"]);
     refuses(replay(&trace).args(["--capacity", "8", "--prefetch", "tail:2", "--policy", "arc"]), 2, &["arc"]);
@@ -117,7 +128,7 @@ fn model_gives_the_bytes_that_a_trace_lacks() {
     let said = String::from_utf8_lossy(&output.stderr).into_owned();
     assert!(output.status.success() && said.contains("does not hold the 16 experts of one token"), "{said}");
 
-    let advice = json_of(&mut with_model(&["--memory", "2MiB", "--advise"]));
+    let advice = json_of(replay(&trace).arg("-m").arg(demo()).args(["--memory", "2MiB", "--advise"]));
     let rows = advice["rows"].as_array().unwrap();
     let choices: Vec<&str> = rows.iter().map(|row| row["choice"].as_str().unwrap()).collect();
     assert_eq!(choices, ["cut", "host-layers", "cache"]);
@@ -179,4 +190,96 @@ fn speeds_are_modelled_of_a_trace_that_was_read_alone() {
             .arg(demo()),
     );
     assert!(table.contains("tokens/s prefill") && table.contains("a model, not a measurement"), "{table}");
+}
+
+#[test]
+fn advice_refuses_the_flags_that_it_would_not_follow() {
+    let folder = folder();
+    let trace = write_trace(&folder, 100);
+    let flags: [&[&str]; 7] = [
+        &["--policy", "arc"],
+        &["--carry"],
+        &["--warmup", "5"],
+        &["--one-by-one"],
+        &["--bandwidth", "1GB"],
+        &["--delta", "token"],
+        &["--top-j", "2"],
+    ];
+    for flags in flags {
+        let mut command = replay(&trace);
+        command.args(["--memory", "1MiB", "--advise", "-m"]).arg(demo()).args(flags);
+        refuses(&mut command, 2, &["--advise", flags[0]]);
+    }
+}
+
+#[test]
+fn advice_names_the_model_that_was_given_as_a_shell_takes_it() {
+    let folder = folder();
+    let trace = write_trace(&folder, 100);
+    let model = folder.path().join("my model.gguf");
+    fs::copy(demo(), &model).unwrap();
+    let advice = json_of(replay(&trace).args(["--memory", "1MiB", "--advise", "-m"]).arg(&model));
+    let flags = advice["rows"][0]["flags"].as_str().unwrap();
+    assert!(flags.contains(&format!("-m '{}' -f", model.display())), "{flags}");
+}
+
+#[test]
+fn policy_that_learns_is_left_out_where_there_is_no_warm_up() {
+    let folder = folder();
+    let trace = write_trace(&folder, 100);
+    let output = replay(&trace).args(["--capacity", "8", "--warmup", "0"]).output().unwrap();
+    let (table, said) = (String::from_utf8_lossy(&output.stdout), String::from_utf8_lossy(&output.stderr));
+    assert!(output.status.success() && said.contains("static") && said.contains("left out"), "{said}");
+    assert!(table.contains("slru") && !table.contains("static"), "{table}");
+}
+
+#[test]
+fn fetching_ahead_serves_single_tokens_and_says_when_there_are_none() {
+    let folder = folder();
+    let trace = write_trace(&folder, 0);
+    let arguments =
+        ["--capacity", "8", "--policy", "lru", "--warmup", "8", "--prefetch", "staging:2", "--json"];
+    let output = replay(&trace).args(arguments).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(said.contains("nothing is fetched ahead") && said.contains("--one-by-one"), "{said}");
+    let ubatches: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert_eq!(ubatches["rows"][0]["prefetch"]["fetched"], 0);
+    let output = replay(&trace).args(arguments).arg("--one-by-one").output().unwrap();
+    assert!(!String::from_utf8_lossy(&output.stderr).contains("fetched ahead"));
+    let single: Value = serde_json::from_slice(&output.stdout).unwrap();
+    assert!(single["rows"][0]["prefetch"]["useful"].as_u64() > Some(0), "{single}");
+    assert!(single["rows"][0]["staged"].as_u64() > Some(0), "{single}");
+}
+
+#[test]
+fn text_trace_of_a_spreadsheet_is_read_and_one_of_no_numbers_is_not() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let trace = write_trace(&folder, 100);
+    let text = fs::read_to_string(&trace).unwrap();
+    fs::write(at("marked.csv"), format!("\u{feff}{}", text.replace('\n', "\r\n"))).unwrap();
+    let misses = |path: &Path| json_of(replay(path).args(["--capacity", "8"]))["rows"][0]["misses"].clone();
+    assert_eq!(misses(&at("marked.csv")), misses(&trace));
+    let header = "layer,experts,used,values,z_min,z_mean,z_std\n0,1 2,1,3 1,0,1,1\n";
+    for (name, line, part) in [
+        ("nan.csv", "0,2 1,1,2 nan,0,1,1", "token 1: layer 0: the router value of expert 1 is NaN"),
+        ("inf.csv", "0,2 1,1,inf 1,0,1,1", "token 1: layer 0: the router value of expert 2 is inf"),
+        ("z.csv", "0,2 1,1,2 1,-inf,1,1", "token 1: layer 0: z_min is -inf"),
+    ] {
+        fs::write(at(name), format!("{header}{line}\n")).unwrap();
+        let mut command = replay(&at(name));
+        refuses(command.args(["--capacity", "8", "--policy", "lru", "--lambda", "0.1"]), 3, &[part]);
+    }
+}
+
+#[cfg(unix)]
+#[test]
+fn pipe_without_a_writer_is_refused_and_not_waited_for() {
+    let folder = folder();
+    let pipe = folder.path().join("pipe");
+    let made = std::process::Command::new("mkfifo").arg(&pipe).status().unwrap();
+    assert!(made.success());
+    let mut command = replay(&pipe);
+    command.timeout(std::time::Duration::from_secs(60));
+    refuses(command.args(["--capacity", "8"]), 3, &["not a regular file"]);
 }

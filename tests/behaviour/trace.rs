@@ -6,6 +6,9 @@ use moeslice::trace::{self, Batch, Phase, RouterValues, Row, TraceMeta, TraceRea
 use std::collections::BTreeSet;
 use std::fs;
 use std::path::Path;
+use std::process::{Command, Stdio};
+use std::thread;
+use std::time::Duration;
 
 fn record(model: &Path, output: &Path) -> assert_cmd::Command {
     let mut command = moeslice();
@@ -132,4 +135,79 @@ fn trace_refuses_outputs_that_are_taken() {
     assert!(at("t.arrow").exists() && !at("t.arrow.part").exists());
     refuses(record(&demo(), &at("t.arrow")).arg("-f").arg(at("a.txt")), 2, &["t.arrow exists"]);
     refuses(record(&demo(), &at("a.txt")).arg("--force").arg("-f").arg(at("a.txt")), 2, &["an input"]);
+}
+
+#[test]
+fn trace_of_another_model_is_told_from_one_of_another_quantisation() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("a.txt"), text("expression.py", 100)).unwrap();
+    succeeds(record(&demo(), &at("t.arrow")).arg("-f").arg(at("a.txt")));
+    let replay = |model: &Path| {
+        let mut command = moeslice();
+        command.arg("replay").arg(at("t.arrow")).args([
+            "--capacity",
+            "8",
+            "--warmup",
+            "1",
+            "--one-by-one",
+            "-m",
+        ]);
+        command.arg(model);
+        command
+    };
+    assert!(replay(&demo()).output().unwrap().stderr.is_empty());
+
+    // The same shape with another router: what is counted holds, and that the routing is another's is said.
+    variant(&at("other.gguf"), |_, tensors| {
+        let router = tensors.iter_mut().find(|(info, _)| info.name == "blk.0.ffn_gate_inp.weight").unwrap();
+        router.1[0] ^= 1;
+    });
+    let output = replay(&at("other.gguf")).output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert!(output.status.success() && said.contains("has other routers"), "{said}");
+
+    let usage = at("u.json");
+    succeeds(
+        moeslice().arg("profile").arg("-m").arg(demo()).arg("-f").arg(at("a.txt")).arg("-o").arg(&usage),
+    );
+    let cut = |from: &Path| {
+        let mut command = moeslice();
+        command.arg("prune").arg("-m").arg(from).arg("--usage").arg(&usage).args(["--keep", "24", "-o"]);
+        command.arg(at("cut.gguf"));
+        command
+    };
+    succeeds(&mut cut(&demo()));
+    refuses(&mut replay(&at("cut.gguf")), 3, &["layer 0", "not as in this model"]);
+    // Nor has a trace of a cut the experts of the whole.
+    succeeds(record(&at("cut.gguf"), &at("t.arrow")).arg("--force").arg("-f").arg(at("a.txt")));
+    refuses(&mut replay(&demo()), 3, &["layer 0", "not as in this model"]);
+}
+
+#[cfg(unix)]
+#[test]
+fn recording_that_is_asked_to_end_says_what_it_left_also_in_the_background_of_a_shell() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    let part = at("t.arrow.part");
+    // A shell lets what it runs in the background ignore Ctrl-C, and the process that runs the model inherits that.
+    let mut command = Command::new("sh");
+    command.args(["-c", r#"trap '' INT; exec "$@""#, "sh"]).arg(assert_cmd::cargo::cargo_bin!("moeslice"));
+    command
+        .args(["trace", "-dev", "none", "-c", "128", "-t", "1", "--generate", "1000000", "-m"])
+        .arg(demo());
+    command.arg("-o").arg(at("t.arrow")).arg("-f").arg(repository("corpora/family"));
+    let child = command.stderr(Stdio::piped()).spawn().unwrap();
+    while fs::metadata(&part).map_or(0, |found| found.len()) < 1 << 18 {
+        thread::sleep(Duration::from_millis(10));
+    }
+    let asked = Command::new("kill").arg("-TERM").arg(child.id().to_string()).status().unwrap();
+    assert!(asked.success());
+    let output = child.wait_with_output().unwrap();
+    let said = String::from_utf8_lossy(&output.stderr).into_owned();
+    assert_eq!(output.status.code(), Some(130), "{said}");
+    assert!(said.contains("t.arrow.part has what was recorded") && !said.contains("nothing was"), "{said}");
+    let mut replay = moeslice();
+    let table = succeeds(replay.arg("replay").arg(&part).args(["--capacity", "8", "--policy", "lru"]));
+    assert!(table.contains("8/layer"), "{table}");
 }

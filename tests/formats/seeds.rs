@@ -65,7 +65,8 @@ fn plan_seeds_are_accepted_or_refused_as_named() {
 
 #[test]
 fn trace_seeds_are_accepted_or_refused_as_named() {
-    let accepted = check_seeds("trace", &["layers.jsonl", "twice.jsonl"], fuzzing::trace::trace);
+    let accepted =
+        check_seeds("trace", &["layers.jsonl", "no_number.csv", "twice.jsonl"], fuzzing::trace::trace);
     for (name, tokens) in accepted {
         let expected = match name.as_str() {
             "cut_off.arrow" => 0,

@@ -125,13 +125,17 @@ pub fn trace(args: &TraceArgs, console: Console) -> Result<(), Failure> {
             Ok(())
         }
         Err(error) => {
-            if part.exists() {
-                console.remark(&format!(
-                    "{} has what was recorded until then, and `replay` takes it",
-                    part.display()
-                ));
+            let kept = format!("{} has what was recorded until then, and `replay` takes it", part.display());
+            let failure = record_failure(error);
+            match (part.exists(), failure) {
+                (true, Failure::Interrupted) => Err(Failure::Stopped(format!("interrupted; {kept}"))),
+                (kept_any, failure) => {
+                    if kept_any {
+                        console.remark(&kept);
+                    }
+                    Err(failure)
+                }
             }
-            Err(record_failure(error))
         }
     }
 }

@@ -1,6 +1,5 @@
 //! `eval --cache-policy`: what the model is worth while a cache of experts takes part in the routing.
 
-use super::super::replay::replay_failure;
 use super::failure::eval_failure;
 use super::session::{Session, room};
 use crate::console::failure::Failure;
@@ -9,8 +8,10 @@ use crate::evaluate::{
     self, CacheLoop, EvalCorpus, EvalRow, Evaluation, LoopError, Reference, Scorer, StoredRows,
 };
 use crate::flags::cache_loop::LoopFlags;
+use crate::flags::caches::replay_failure;
 use crate::moe::MoeModel;
 use crate::progress::{Unit, stage};
+use crate::replay::ReplayError;
 use crate::report::RoutingTable;
 use crate::units::ByteCount;
 
@@ -19,6 +20,9 @@ pub fn check(flags: &LoopFlags, model: &MoeModel) -> Result<(), Failure> {
     if !flags.is_given() {
         let without = "--lambda says how much a cache counts: --cache-policy names one";
         return if flags.aware.lambda.is_empty() { Ok(()) } else { Err(Failure::arguments(without)) };
+    }
+    if flags.learns_nothing() {
+        return Err(replay_failure(ReplayError::NoWarmup));
     }
     let open = CacheLoop::open(&model.experts, Vec::new(), &flags.specs(), flags.options());
     open.map(drop).map_err(loop_failure)
