@@ -42,6 +42,44 @@ fn write_trace(path: &Path) {
     writer.finish().unwrap();
 }
 
+/// What `replay --json` says when it may have so much address space.
+#[track_caller]
+fn replayed_within(limit_kib: u64, trace: &Path, flags: &[&str]) -> serde_json::Value {
+    let output = Command::new("sh")
+        .args(["-c", &format!("ulimit -v {limit_kib} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_moeslice")])
+        .arg("replay")
+        .arg(trace)
+        .args(flags)
+        .arg("--json")
+        // Each arena of the allocator reserves 64 MiB of address space, used or not.
+        .env("MALLOC_ARENA_MAX", "1")
+        .output()
+        .unwrap();
+    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
+    serde_json::from_slice(&output.stdout).unwrap()
+}
+
+#[test]
+fn memory_follows_the_tokens_of_a_trace_and_not_the_experts_that_it_names() {
+    let folder = tempfile::tempdir().unwrap();
+    let path = folder.path().join("t.arrow");
+    // The pairs of experts of neighbouring layers alone would be 2 GiB a cache.
+    let layer = |layer| TraceLayer { layer, n_expert: 1024, n_expert_used: 1, slabs: vec![1] };
+    let meta = TraceMeta::new((0..512).map(layer).collect(), 1, RouterValues::None);
+    let mut batch = Batch::default();
+    for token in 0..3_u16 {
+        let (session, turn, phase, ubatch, position) = (0, 0, Phase::Decode, token.into(), token.into());
+        batch.rows.push(Row { session, turn, phase, ubatch, position, token: 0 });
+        batch.ids.extend([token * 7; 512]);
+    }
+    let mut writer = TraceWriter::create(&path, false, meta).unwrap();
+    writer.append(&mut batch).unwrap();
+    writer.finish().unwrap();
+    let flags = ["--capacity", "8", "--policy", "lru,lfu,ema", "--warmup", "1", "--prefetch", "staging:2"];
+    let found = replayed_within(1 << 20, &path, &flags);
+    assert_eq!(found["tokens"], 3);
+}
+
 #[test]
 #[ignore = "slow: writes 430 MiB"]
 fn trace_larger_than_memory_is_replayed() {
@@ -50,17 +88,8 @@ fn trace_larger_than_memory_is_replayed() {
     write_trace(&path);
     let bytes = path.metadata().unwrap().len();
     assert!(bytes > 3 * LIMIT_KIB * 1024 / 2, "{bytes} bytes");
-    let output = Command::new("sh")
-        .args(["-c", &format!("ulimit -v {LIMIT_KIB} && exec \"$0\" \"$@\""), env!("CARGO_BIN_EXE_moeslice")])
-        .arg("replay")
-        .arg(&path)
-        .args(["--capacity", "16,64", "--policy", "lru,slru,belady", "--curve", "--json"])
-        // Each arena of the allocator reserves 64 MiB of address space, used or not.
-        .env("MALLOC_ARENA_MAX", "1")
-        .output()
-        .unwrap();
-    assert!(output.status.success(), "{}", String::from_utf8_lossy(&output.stderr));
-    let found: serde_json::Value = serde_json::from_slice(&output.stdout).unwrap();
+    let flags = ["--capacity", "16,64", "--policy", "lru,slru,belady", "--curve"];
+    let found = replayed_within(LIMIT_KIB, &path, &flags);
     assert_eq!(found["tokens"], 96 * 256);
     assert_eq!(found["rows"].as_array().unwrap().len(), 6);
 }

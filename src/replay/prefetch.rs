@@ -17,8 +17,9 @@ pub(super) struct Predictor {
 /// From one layer to the next.
 struct Pairs {
     next: usize,
-    /// `[expert][next expert]`.
-    together: Vec<u32>,
+    /// `[expert][next expert]`; a row is empty until a token went to its expert, since a trace that names many experts in a
+    /// few bytes would take gigabytes otherwise.
+    together: Vec<Vec<u32>>,
     tokens: Vec<u32>,
 }
 
@@ -26,7 +27,7 @@ impl Predictor {
     pub(super) fn new(meta: &TraceMeta) -> Predictor {
         let pairs = meta.layers.windows(2).map(|pair| {
             let (n, next) = (pair[0].n_expert as usize, pair[1].n_expert as usize);
-            Pairs { next, together: vec![0; n * next], tokens: vec![0; n] }
+            Pairs { next, together: vec![Vec::new(); n], tokens: vec![0; n] }
         });
         Predictor { layers: pairs.collect(), scores: Vec::new(), order: Vec::new() }
     }
@@ -36,7 +37,8 @@ impl Predictor {
         let Some(pairs) = self.layers.get_mut(at) else { return };
         for &expert in here {
             pairs.tokens[usize::from(expert)] = pairs.tokens[usize::from(expert)].saturating_add(1);
-            let row = &mut pairs.together[usize::from(expert) * pairs.next..][..pairs.next];
+            let row = &mut pairs.together[usize::from(expert)];
+            row.resize(pairs.next, 0);
             for &other in there {
                 row[usize::from(other)] = row[usize::from(other)].saturating_add(1);
             }
@@ -54,7 +56,7 @@ impl Predictor {
             if tokens == 0 {
                 continue;
             }
-            let row = &pairs.together[usize::from(expert) * pairs.next..][..pairs.next];
+            let row = &pairs.together[usize::from(expert)];
             for (score, &together) in self.scores.iter_mut().zip(row) {
                 *score += f64::from(together) / f64::from(tokens);
             }

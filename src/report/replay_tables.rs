@@ -197,10 +197,14 @@ impl WithFlags {
                 let _ = writeln!(text, "{}  {}\n   {flags}", at + 1, what(row));
             }
         }
+        // A trace of decode alone has none.
+        let ubatches = match self.ubatch {
+            0 => String::new(),
+            n => format!(", with the trace's ubatches of {n} tokens at most"),
+        };
         let _ = writeln!(
             text,
-            "\nbus: bytes of experts that cross it for a token, with the trace's ubatches of {} tokens at most; host reads: bytes that the processor reads from its own memory, where it computes in decode",
-            self.ubatch
+            "\nbus: bytes of experts that cross it for a token{ubatches}; host reads: bytes that the processor reads from its own memory, where it computes in decode"
         );
         head + &text
     }

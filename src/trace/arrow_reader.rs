@@ -27,6 +27,7 @@ pub(super) struct ArrowReader {
     path: PathBuf,
     file: BufReader<File>,
     left: u64,
+    /// Messages so far, the one at hand among them.
     messages: u64,
     rows: u64,
     schema: SchemaRef,
@@ -283,6 +284,7 @@ impl ArrowReader {
     }
 
     fn next_message(&mut self) -> Result<Next, TraceError> {
+        self.messages += 1;
         let mut frame = [0; 8];
         if self.left == 0 {
             // A stream may end without a word; ours do not, so this one was cut between two batches.
@@ -318,7 +320,6 @@ impl ArrowReader {
             usize::try_from(body).map_err(|_| self.malformed(format!("its body takes {body} bytes")))?;
         let mut bytes = MutableBuffer::from_len_zeroed(size);
         self.fill(bytes.as_slice_mut())?;
-        self.messages += 1;
         Ok(Next::Message(Message { metadata, body: bytes.into() }))
     }
 
@@ -338,7 +339,7 @@ impl ArrowReader {
     }
 
     fn malformed(&self, what: String) -> TraceError {
-        TraceError::Message { path: self.path.clone(), message: self.messages, what }
+        TraceError::Message { path: self.path.clone(), message: self.messages.saturating_sub(1), what }
     }
 
     fn not_a_trace(&self, what: &str) -> TraceError {

@@ -224,3 +224,28 @@ fn router_values_that_are_no_numbers_are_refused_where_an_expert_has_them() {
     let empty = good.ids.iter().position(|id| *id == NO_EXPERT).unwrap();
     assert_eq!(refusal(&|batch| batch.values[empty] = f32::NAN), None);
 }
+
+#[test]
+fn malformed_message_is_named_by_its_number_whatever_is_wrong_with_it() {
+    let folder = folder();
+    let (path, _, _) = written(&folder, RouterValues::None);
+    let bytes = fs::read(&path).unwrap();
+    let mut at = 0;
+    for number in 0..5 {
+        let length = u32::from_le_bytes(bytes[at + 4..at + 8].try_into().unwrap()) as usize;
+        let metadata = &bytes[at + 8..at + 8 + length];
+        let message = arrow_ipc::root_as_message(metadata).unwrap();
+        let body = at + 8 + length;
+        // Its frame, where the schema's tells what the file is; and, of tokens, the phase of the first.
+        let phase = message.header_as_record_batch().map(|batch| batch.buffers().unwrap().get(5).offset());
+        let frame = (number > 0).then_some(at);
+        for place in frame.into_iter().chain(phase.map(|offset| body + offset as usize)).chain([at + 8]) {
+            let mut damaged = bytes.clone();
+            damaged[place..place + 4].copy_from_slice(&[7, 0xff, 0xff, 0xff]);
+            fs::write(&path, damaged).unwrap();
+            let error = read_all(&path).unwrap_err();
+            assert!(matches!(error, TraceError::Message { message, .. } if message == number), "{error}");
+        }
+        at = body + message.bodyLength() as usize;
+    }
+}

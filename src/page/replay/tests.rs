@@ -2,7 +2,7 @@ use super::*;
 use crate::cache::PolicyKind;
 use crate::page::frame::test_frame::{check_policy, data, markup};
 use crate::progress::Interrupt;
-use crate::replay::{Capacity, ReplayOptions, RunSpec, replay};
+use crate::replay::{Capacity, PrefetchPlace, PrefetchPlan, ReplayOptions, RunSpec, replay};
 use crate::trace::test_trace::{meta, tokens};
 use crate::trace::{Batch, RouterValues, TraceError, TraceReader};
 
@@ -65,6 +65,24 @@ fn page_answers_with_the_cache_that_misses_least_and_its_bound() {
     let claim = format!("With room for 8 experts a layer, lfu misses {} of the accesses", of("lfu"));
     assert!(html.contains(&claim), "{}", markup(&html));
     assert!(html.contains(&format!("misses {} at this size", of("belady"))), "{}", markup(&html));
+}
+
+#[test]
+fn optimum_of_the_plain_routing_is_not_called_the_bound_of_another() {
+    let policies = [PolicyKind::Lru, PolicyKind::Belady];
+    let mut specs = specs(&policies, &[Capacity::Experts(4)]);
+    let (html, _) = page(&specs, false, None);
+    assert!(html.contains("The optimum, which knows") && !html.contains("Without that"), "{}", markup(&html));
+    specs[0].prefetch = Some(PrefetchPlan { place: PrefetchPlace::Tail, experts: 2 });
+    let (html, _) = page(&specs, false, None);
+    assert!(html.contains("Without that, the optimum, which knows what comes"), "{}", markup(&html));
+    assert!(!html.contains("The optimum, which"), "{}", markup(&html));
+    // A policy that may leave a miss out has another optimum.
+    let slru = |bound| [PolicyKind::Slru, bound].map(|kind| RunSpec::plain(kind, Capacity::Experts(4)));
+    let (html, _) = page(&slru(PolicyKind::Belady), false, None);
+    assert!(!html.contains("optimum, which knows"), "{}", markup(&html));
+    let (html, _) = page(&slru(PolicyKind::BeladyBypass), false, None);
+    assert!(html.contains("The optimum, which knows"), "{}", markup(&html));
 }
 
 #[test]
