@@ -2,6 +2,7 @@
 
 #include "ggml-backend-impl.h"
 #include "ggml-cpu.h"
+#include "llama-context.h"
 
 #include <atomic>
 #include <cstring>
@@ -138,4 +139,17 @@ ggml_backend_dev_t moeslice_faulty_device(void) {
 
 void moeslice_faulty_arm(int faults) {
     armed.store(faults);
+}
+
+// The buffer is private. An explicit instantiation may name it all the same.
+template <ggml_backend_buffer_ptr llama_context::*member>
+struct reach {
+    friend const ggml_backend_buffer_ptr & outputs_of(const llama_context & context) { return context.*member; }
+};
+const ggml_backend_buffer_ptr & outputs_of(const llama_context & context);
+template struct reach<&llama_context::buf_output>;
+
+size_t moeslice_output_bytes(const llama_context * context) {
+    const ggml_backend_buffer_ptr & buffer = outputs_of(*context);
+    return buffer ? ggml_backend_buffer_get_size(buffer.get()) : 0;
 }

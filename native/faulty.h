@@ -21,6 +21,10 @@ ggml_backend_dev_t moeslice_faulty_device(void);
 // From now on the calls in `faults` throw, and no others.
 void moeslice_faulty_arm(int faults);
 
+struct llama_context;
+// Bytes of the buffer in which a context keeps its outputs, which llama.cpp itself does not tell.
+size_t moeslice_output_bytes(const struct llama_context * context);
+
 #ifdef __cplusplus
 }
 #endif

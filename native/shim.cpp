@@ -3,6 +3,7 @@
 #include "guarded.h"
 #include "fit.h"
 #include "ggml-cpu.h"
+#include "llama-context.h"
 #include "llama-ext.h"
 #include "llama-model.h"
 #include "log.h"
@@ -186,6 +187,39 @@ int32_t moeslice_fit(const char * path, llama_model_params * model, llama_contex
         // A context of the size that was asked for is not made smaller.
         return int32_t(common_fit_params(path, model, context, tensor_split, overrides, margins, UINT32_MAX, nullptr, GGML_LOG_LEVEL_ERROR));
     });
+}
+
+int32_t moeslice_context_memory(llama_context * context, moeslice_memory * rows, size_t capacity, char * error, size_t error_size) {
+    return guarded<int32_t>(MOESLICE_THREW, error, error_size, [&] {
+        // What was asked of the context since it was made may change its graph.
+        if (llama_get_model(context)->no_alloc()) {
+            context->sched_reserve();
+        }
+        const auto all  = llama_get_memory_breakdown(context);
+        size_t     next = 0;
+        for (const auto & [type, bytes] : all) {
+            if (next == capacity) {
+                break;
+            }
+            ggml_backend_dev_t device = ggml_backend_buft_get_device(type);
+            const auto         kind   = device ? ggml_backend_dev_type(device) : GGML_BACKEND_DEVICE_TYPE_CPU;
+            const bool         host   = ggml_backend_buft_is_host(type);
+            const bool         gpu    = kind == GGML_BACKEND_DEVICE_TYPE_GPU || kind == GGML_BACKEND_DEVICE_TYPE_IGPU;
+            rows[next++] = { gpu && !host ? device : nullptr, host, bytes.model, bytes.context, bytes.compute };
+        }
+        return int32_t(all.size());
+    });
+}
+
+bool moeslice_model_maps(const llama_model * model) {
+    for (int i = 0; i < llama_model_n_devices(model); ++i) {
+        ggml_backend_dev_props props;
+        ggml_backend_dev_get_props(llama_model_get_device(model, i), &props);
+        if (!props.caps.mmap_support) {
+            return false;
+        }
+    }
+    return llama_supports_mmap();
 }
 
 const char * moeslice_architecture_name(size_t index) {

@@ -62,6 +62,21 @@ int32_t moeslice_add_rpc_server(const char * endpoint, char * error, size_t erro
 // could not be measured.
 int32_t moeslice_fit(const char * path, struct llama_model_params * model, struct llama_context_params * context, float * tensor_split, struct llama_model_tensor_buft_override * overrides, size_t * margins, char * error, size_t error_size);
 
+// What a kind of memory has to hold for a context and its model.
+struct moeslice_memory {
+    ggml_backend_dev_t device;  // NULL where the processor computes
+    bool               host;    // whether the processor reaches it as any other memory
+    size_t             weights; // bytes
+    size_t             context; // of keys and values, and of the states of sequences
+    size_t             compute; // to compute in
+};
+
+// Fills `rows`, one a kind of memory, as llama.cpp holds it or, for a model that holds nothing, would; returns how many there
+// are, which may be more than `capacity`. Buffers of outputs are not among it.
+int32_t moeslice_context_memory(struct llama_context * context, struct moeslice_memory * rows, size_t capacity, char * error, size_t error_size);
+// Whether llama.cpp maps the weights of the model where that is left to it.
+bool moeslice_model_maps(const struct llama_model * model);
+
 // The architectures that this llama.cpp knows, by index; NULL past the last.
 const char * moeslice_architecture_name(size_t index);
 // Whether a model of that architecture can be written with moeslice_model_save.

@@ -58,6 +58,7 @@
 //! | [`cache`] | caches of experts, one policy each |
 //! | [`replay`] | recorded routing through those caches |
 //! | `llama` | llama.cpp made safe; feature `llama` |
+//! | `preflight` | whether models and contexts fit into memory; feature `llama` |
 //! | [`corpus`] | texts and chats, read and rendered |
 //! | `windows` | texts as a model gets them, batch by batch; feature `llama` |
 //! | [`profile`] | from texts and a model to a usage |
@@ -98,6 +99,8 @@ pub mod llama;
 pub mod moe;
 pub mod page;
 pub mod plan;
+#[cfg(feature = "llama")]
+pub mod preflight;
 pub mod profile;
 pub mod progress;
 #[doc(hidden)]

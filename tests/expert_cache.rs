@@ -108,7 +108,7 @@ fn child() {
     if isolated::task().is_none() {
         return;
     }
-    set_log_sink(|line| LOG.lock().unwrap().push(line.to_owned()));
+    set_log_sink(|line, _| LOG.lock().unwrap().push(line.to_owned()));
     let backend = Backend::start().unwrap();
     let devices = backend.devices();
     let gpu =

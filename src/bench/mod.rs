@@ -11,5 +11,5 @@ mod run;
 mod statistics;
 
 pub use format::{COLUMNS, Format, FormatError, rows};
-pub use run::{BenchError, BenchOptions, Measured, ModelBench, Subject, Test, bench};
+pub use run::{BenchError, BenchOptions, Measured, ModelBench, Subject, Test, bench, bench_contexts};
 pub use statistics::Speed;

@@ -5,6 +5,7 @@ use crate::llama::{
     Backend, Batch, Context, ContextOptions, ContextSettings, Device, LlamaError, Model, ModelPart,
     PassOutputs, Placement, Token,
 };
+use crate::preflight::Wanted;
 use crate::progress::{Progress, Silent};
 use crate::sys;
 use std::path::PathBuf;
@@ -56,6 +57,22 @@ pub struct BenchOptions {
     pub n_cpu_moe: u32,
     /// What contexts are made with.
     pub settings: ContextSettings,
+}
+
+impl BenchOptions {
+    /// A context for the largest test, which is what has to fit into memory.
+    fn context(&self) -> ContextOptions {
+        ContextOptions {
+            n_ctx: self.tests.iter().map(|test| test.tokens()).max().unwrap_or(1),
+            n_seq: 1,
+            n_batch: self.batch_size,
+            n_ubatch: self.ubatch_size,
+            kv_unified: true,
+            outputs: PassOutputs::Logits,
+            part: ModelPart::Trunk,
+            settings: ContextSettings { observed: false, ..self.settings },
+        }
+    }
 }
 
 /// A model that is measured.
@@ -161,6 +178,11 @@ pub fn bench(
     Ok(benches.into_iter().flatten().collect())
 }
 
+/// The contexts that a model is measured in.
+pub fn bench_contexts(options: &BenchOptions) -> Vec<Wanted> {
+    vec![Wanted { context: options.context(), outputs: 1 }]
+}
+
 /// One model, once through all tests.
 struct Turn<'a> {
     backend: &'static Backend,
@@ -183,7 +205,8 @@ impl Turn<'_> {
         let mut tokens = RandomTokens::new(vocab.len().max(1), vocab.leading_bos());
         for measured in &mut bench.tests {
             // As large as the test: in a larger one, what a token is computed in lies farther apart, and takes longer.
-            let mut context = Context::new(&model, &self.context(measured.test.tokens()))?;
+            let size = ContextOptions { n_ctx: measured.test.tokens(), ..self.options.context() };
+            let mut context = Context::new(&model, &size)?;
             keep_most(&mut bench.device_bytes, taken(&before, &self.backend.devices()));
             // Caches and shaders are warm for what is measured, and for nothing else.
             let warm = Test { n_prompt: measured.test.n_prompt, n_gen: measured.test.n_gen.min(1) };
@@ -213,19 +236,6 @@ impl Turn<'_> {
             device_bytes: Vec::new(),
             peak_bytes: None,
             tests: self.options.tests.iter().map(measured).collect(),
-        }
-    }
-
-    fn context(&self, n_ctx: u32) -> ContextOptions {
-        ContextOptions {
-            n_ctx,
-            n_seq: 1,
-            n_batch: self.options.batch_size,
-            n_ubatch: self.options.ubatch_size,
-            kv_unified: true,
-            outputs: PassOutputs::Logits,
-            part: ModelPart::Trunk,
-            settings: ContextSettings { observed: false, ..self.options.settings },
         }
     }
 

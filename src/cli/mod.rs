@@ -74,15 +74,9 @@ enum Command {
     /// Measure how fast models process prompts and generate, side by side
     #[cfg(feature = "llama")]
     Bench(Box<bench::BenchArgs>),
-    /// List what llama.cpp can run on here
+    /// List what llama.cpp can run on here, or what a model would take of it
     #[cfg(feature = "llama")]
-    Devices {
-        /// Machine-readable output
-        #[arg(long)]
-        json: bool,
-        #[command(flatten)]
-        rpc: flags::rpc::RpcFlags,
-    },
+    Devices(Box<devices::DevicesArgs>),
     /// Print a script that lets a shell complete commands and flags
     Completions(completions::CompletionsArgs),
     /// Print the manual page
@@ -92,7 +86,7 @@ enum Command {
 /// Runs the program with `arguments`, the first being its name, and ends it. To be called before there are threads.
 pub fn run(arguments: impl IntoIterator<Item = OsString>) -> ExitCode {
     #[cfg(feature = "llama")]
-    crate::sys::remove_empty_variables("LLAMA_ARG_");
+    flags::names::settle_variables();
     let code = main(arguments);
     #[cfg(feature = "llama")]
     if crate::llama::Backend::has_gpu_driver() {
@@ -162,8 +156,20 @@ fn colour_of(arguments: &[OsString]) -> ColorChoice {
 fn translated(arguments: impl IntoIterator<Item = OsString>) -> Result<Vec<OsString>, String> {
     let arguments = flags::names::translate(arguments)?;
     #[cfg(feature = "llama")]
-    let arguments = flags::hf::find_models(arguments)?;
+    let arguments = {
+        let program = Cli::command();
+        let takes_model = subcommand(&program, &arguments).is_some_and(|command| {
+            command.get_arguments().any(|argument| argument.get_env() == Some("LLAMA_ARG_MODEL".as_ref()))
+        });
+        flags::hf::find_models(arguments, takes_model)?
+    };
     Ok(arguments)
+}
+
+/// The command that `arguments` name.
+fn subcommand<'p>(program: &'p clap::Command, arguments: &[OsString]) -> Option<&'p clap::Command> {
+    let name = arguments.iter().skip(1).find(|argument| !argument.to_string_lossy().starts_with('-'));
+    name.and_then(|name| program.find_subcommand(name))
 }
 
 fn console(cli: &Cli) -> Console {
@@ -199,7 +205,7 @@ fn dispatch(cli: &Cli) -> Result<(), Failure> {
         #[cfg(feature = "llama")]
         Command::Bench(args) => bench::bench(args, console),
         #[cfg(feature = "llama")]
-        Command::Devices { json, rpc } => devices::devices(*json, rpc, console),
+        Command::Devices(args) => devices::devices(args, console),
         Command::Completions(args) => completions::completions(args, Cli::command()),
         Command::Man => man::man(Cli::command()),
     }
@@ -232,8 +238,7 @@ fn one_line(message: &str, arguments: &[OsString]) -> String {
     let more = message.lines().map(str::trim).find(|line| line.starts_with("tip: "));
     let tip = more.map(|tip| format!(" ({tip})")).unwrap_or_default();
     let program = Cli::command();
-    let command = arguments.iter().skip(1).find(|argument| !argument.to_string_lossy().starts_with('-'));
-    let command = command.and_then(|name| program.find_subcommand(name));
+    let command = subcommand(&program, arguments);
     let command = command.map(|command| format!("{} ", command.get_name())).unwrap_or_default();
     format!("{}{tip}; see moeslice {command}--help", first.join(" "))
 }

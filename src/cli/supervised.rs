@@ -2,7 +2,7 @@
 
 use super::{Cli, Command};
 use crate::console::{Console, say};
-use crate::flags::llama::{LlamaFlags, STALL_TIMEOUT};
+use crate::flags::llama::LlamaFlags;
 use crate::supervise::{self, Outcome};
 use crate::{llama, sys};
 use std::ffi::OsString;
@@ -28,8 +28,7 @@ pub fn role(cli: &Cli) -> Role {
         Command::Refine(args) => of(&args.llama),
         Command::Eval(args) => of(&args.llama),
         Command::Bench(args) => of(&args.llama),
-        // It has no flag for the limit.
-        Command::Devices { rpc, .. } => (STALL_TIMEOUT, rpc.suspects()),
+        Command::Devices(args) => of(&args.llama),
         _ => return Role::Alone,
     };
     match supervise::supervisor() {
@@ -59,10 +58,12 @@ pub fn watch(arguments: &[OsString], limit: Option<Duration>, suspects: &str, co
             1
         }
         Ok(Outcome::Stalled(stall)) => {
-            say(&format!(
-                "error: {stall}{suspects}; try smaller batches (-ub 64, -b 256), -fa off, fewer layers on the device (-ngl), or \
-                 -dev none; --stall-timeout waits longer"
-            ));
+            let help = if stall.was_computing() {
+                "smaller batches (-ub 64, -b 256), -fa off, fewer layers on the device (-ngl), or -dev none"
+            } else {
+                "less on the device (-cmoe, -ncmoe N, -ngl N), a smaller -c or -ub, or -dev none"
+            };
+            say(&format!("error: {stall}{suspects}; try {help}; --stall-timeout waits longer"));
             4
         }
         Err(error) => {

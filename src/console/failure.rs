@@ -7,6 +7,8 @@ use crate::llama::{Allocation, LlamaError};
 use crate::moe::KeptError;
 use crate::plan::{PlanError, PlanFault, PlanFileError};
 #[cfg(feature = "llama")]
+use crate::preflight::{DoesNotFit, Figure};
+#[cfg(feature = "llama")]
 use crate::profile::ProfileError;
 use crate::progress::Interrupted;
 use crate::replay::ReplayError;
@@ -100,6 +102,10 @@ impl Failure {
 /// The message, and which flag helps. Sources are part of the messages of our own errors, so only the outermost is
 /// shown.
 pub fn with_hint(error: &anyhow::Error) -> String {
+    #[cfg(feature = "llama")]
+    if let Some(does_not_fit) = error.downcast_ref::<DoesNotFit>() {
+        return format!("{error}; {}", fit_hint(does_not_fit));
+    }
     match hint(error) {
         Some(hint) => format!("{error}; {hint}"),
         None => error.to_string(),
@@ -187,6 +193,34 @@ fn llama_error(error: &anyhow::Error) -> Option<&LlamaError> {
     error.downcast_ref().or_else(of_a_profile).or_else(of_a_pass)
 }
 
+/// Which flags need less of the memory that is lacking: what takes most comes first, and what takes little is left out.
+#[cfg(feature = "llama")]
+fn fit_hint(error: &DoesNotFit) -> String {
+    let mut help: Vec<&str> = Vec::new();
+    for lack in &error.lacks {
+        let of_gpu = lack.share.device.is_some();
+        for figure in lack.largest_first() {
+            help.push(match (figure, of_gpu) {
+                (Figure::Weights, true) => {
+                    "-cmoe or -ncmoe N keep experts in the processor's memory, -ngl N puts fewer layers on the GPU"
+                }
+                (Figure::Weights, false) => {
+                    "-lm mmap leaves weights in the file until they are needed, and a smaller quantisation has fewer bytes"
+                }
+                (Figure::KeysValues, true) => {
+                    "a smaller -c has fewer keys and values, -ctk q8_0 -ctv q8_0 smaller ones, and -nkvo keeps them in the processor's memory"
+                }
+                (Figure::KeysValues, false) => "a smaller -c or -b has fewer keys and values, -ctk q8_0 -ctv q8_0 smaller ones",
+                (Figure::Compute, _) => "a smaller -ub, or -c, needs less to compute in",
+                (Figure::Output, _) => "a smaller -b leaves fewer outputs at once",
+            });
+        }
+    }
+    let mut seen = std::collections::BTreeSet::new();
+    help.retain(|text| seen.insert(*text));
+    format!("{}; --no-memory-check goes on all the same", help.join("; "))
+}
+
 /// Which flags need less memory.
 #[cfg(feature = "llama")]
 fn memory_hint(error: &LlamaError) -> Option<&'static str> {
@@ -220,10 +254,10 @@ impl From<Interrupted> for Failure {
 #[cfg(feature = "llama")]
 impl From<crate::profile::ProfileError> for Failure {
     fn from(error: crate::profile::ProfileError) -> Self {
-        use crate::profile::ProfileError::{NoPass, NoTokens, Text};
+        use crate::profile::ProfileError::{NoPass, NoTokens, Text, TooManyParts};
         match error {
             error if error.is_interrupt() => Failure::Interrupted,
-            error @ (NoTokens { .. } | NoPass(_) | Text(_)) => Failure::input(error),
+            error @ (NoTokens { .. } | TooManyParts { .. } | NoPass(_) | Text(_)) => Failure::input(error),
             error => Failure::running(error),
         }
     }

@@ -2,6 +2,7 @@
 
 pub mod failure;
 pub mod output_files;
+mod sparse;
 
 use crate::json;
 use crate::progress::{Progress, Unit};
@@ -10,7 +11,9 @@ use crate::report::wording::turns_text;
 use clap::ColorChoice;
 use indicatif::{ProgressBar, ProgressState, ProgressStyle};
 use serde::Serialize;
+use sparse::Sparse;
 use std::io::{self, IsTerminal, Write};
+use std::time::Instant;
 
 /// What the user wants to see.
 #[derive(Clone, Copy, Debug)]
@@ -128,7 +131,7 @@ impl Console {
         }
     }
 
-    /// A progress bar on stderr; hidden when stderr is no terminal, or quiet. A supervised process tells its parent.
+    /// A progress bar on stderr; seldom a line when stderr is no terminal, and nothing when quiet. A supervised process tells its parent.
     pub fn progress(self) -> Box<dyn Progress> {
         #[cfg(feature = "llama")]
         if crate::supervise::supervisor().is_some() {
@@ -139,7 +142,7 @@ impl Console {
 
     /// A progress bar of this process.
     pub fn bar(self) -> Bar {
-        Bar { quiet: self.quiet, bar: ProgressBar::hidden() }
+        Bar { quiet: self.quiet, bar: ProgressBar::hidden(), sparse: None }
     }
 }
 
@@ -156,11 +159,17 @@ impl crate::supervise::Screen for Bar {
 pub struct Bar {
     quiet: bool,
     bar: ProgressBar,
+    /// What is told where no terminal shows the bar.
+    sparse: Option<Sparse>,
 }
 
 impl Progress for Bar {
     fn begin(&mut self, stage: &str, unit: Unit) {
         if self.quiet {
+            return;
+        }
+        if !io::stderr().is_terminal() {
+            self.sparse = Some(Sparse::new(stage, unit, Instant::now()));
             return;
         }
         self.bar = ProgressBar::new(0);
@@ -179,6 +188,10 @@ impl Progress for Bar {
     }
 
     fn update(&mut self, done: u64, total: u64) {
+        if let Some(line) = self.sparse.as_mut().and_then(|sparse| sparse.line((done, total), Instant::now()))
+        {
+            say(&line);
+        }
         self.bar.set_length(total);
         self.bar.set_position(done);
     }
@@ -188,6 +201,7 @@ impl Progress for Bar {
     }
 
     fn end(&mut self) {
+        self.sparse = None;
         self.bar.finish_and_clear();
     }
 }

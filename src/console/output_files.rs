@@ -55,6 +55,8 @@ impl OutputFiles {
 /// Writes a small output, whole or not at all.
 pub fn write_small(path: &Path, bytes: &[u8], force: bool, console: Console) -> Result<(), Failure> {
     let leftovers = sys::write_atomic(path, bytes, force).map_err(output_failure)?;
+    #[cfg(feature = "llama")]
+    crate::supervise::tell_kept(path);
     tell_leftovers(&leftovers, console);
     Ok(())
 }

@@ -3,6 +3,7 @@
 use super::EvalError;
 use crate::llama::{Batch, Context, ContextOptions, LlamaError, Model, Node, ObserveError, Observer, Token};
 use crate::moe::Experts;
+use crate::preflight::Wanted;
 use crate::progress::Interrupt;
 use crate::windows::{NoPass, PassConfig, PassNeeds, Window, WindowOptions};
 use std::ops::Range;
@@ -80,7 +81,7 @@ impl<'m> Scorer<'m> {
     /// # Errors
     /// When the architecture does not predict token after token, or llama.cpp cannot make the context.
     pub fn new(model: &'m Model, experts: &Experts, options: &WindowOptions) -> Result<Self, EvalError> {
-        Self::with_windows(model, experts, options, crate::llama::max_sequences(), false)
+        Self::of(model, options, Self::wanted(model, experts, options)?, false)
     }
 
     /// As [`Scorer::new`], but takes one window at a time, and all of its tokens through every layer: the last layer of most
@@ -93,16 +94,50 @@ impl<'m> Scorer<'m> {
         experts: &Experts,
         options: &WindowOptions,
     ) -> Result<Self, EvalError> {
-        Self::with_windows(model, experts, options, 1, true)
+        Self::of(model, options, Self::wanted_one_by_one(model, experts, options)?, true)
     }
 
-    fn with_windows(
-        model: &'m Model,
+    fn of(model: &'m Model, options: &WindowOptions, wanted: Wanted, whole: bool) -> Result<Self, EvalError> {
+        let Wanted { context, .. } = wanted;
+        Ok(Scorer {
+            n_batch: context.n_batch as usize,
+            n_seq: context.n_seq as usize,
+            context: Context::new(model, &context)?,
+            batch: Batch::new(),
+            whole,
+            n_vocab: model.vocab().len(),
+            threads: options.settings.threads_batch as usize,
+            interrupt: options.settings.interrupt,
+        })
+    }
+
+    /// The context that [`Scorer::new`] makes. `model` may be planned alone.
+    ///
+    /// # Errors
+    /// When the architecture does not predict token after token.
+    pub fn wanted(model: &Model, experts: &Experts, options: &WindowOptions) -> Result<Wanted, EvalError> {
+        Self::wanted_for(model, experts, options, crate::llama::max_sequences(), false)
+    }
+
+    /// The context that [`Scorer::one_by_one`] makes. `model` may be planned alone.
+    ///
+    /// # Errors
+    /// As [`Scorer::wanted`].
+    pub fn wanted_one_by_one(
+        model: &Model,
+        experts: &Experts,
+        options: &WindowOptions,
+    ) -> Result<Wanted, EvalError> {
+        Self::wanted_for(model, experts, options, 1, true)
+    }
+
+    fn wanted_for(
+        model: &Model,
         experts: &Experts,
         options: &WindowOptions,
         at_once: u32,
         whole: bool,
-    ) -> Result<Self, EvalError> {
+    ) -> Result<Wanted, EvalError> {
         let needs = PassNeeds { logits: true, ..PassNeeds::default() };
         let config = PassConfig::new(model, experts, options, needs)?;
         if !config.causal {
@@ -121,16 +156,9 @@ impl<'m> Scorer<'m> {
         let unified = config.context.kv_unified;
         let n_ctx = if unified { n_batch.max(n_window) } else { n_window };
         let context = ContextOptions { n_ctx, n_seq, n_batch, n_ubatch, ..config.context };
-        Ok(Scorer {
-            context: Context::new(model, &context)?,
-            batch: Batch::new(),
-            n_batch: n_batch as usize,
-            n_seq: n_seq as usize,
-            whole,
-            n_vocab,
-            threads: options.settings.threads_batch as usize,
-            interrupt: options.settings.interrupt,
-        })
+        // As `scored` has them.
+        let scored = (n_window - n_window / 2).saturating_sub(1) * n_seq;
+        Ok(Wanted { context, outputs: if whole { n_batch } else { scored.min(n_batch) } })
     }
 
     /// Tokens in the vocabulary.

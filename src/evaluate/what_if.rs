@@ -6,6 +6,7 @@ use super::scorer::{EvalCorpus, Scorer, Unobserved};
 use super::{EvalError, ExpertMask};
 use crate::llama::Model;
 use crate::moe::{Experts, KeptExperts};
+use crate::preflight::Wanted;
 use crate::progress::Progress;
 use crate::windows::WindowOptions;
 
@@ -43,6 +44,22 @@ impl<'m, 'a> WhatIf<'m, 'a> {
             (Reference::in_step(Scorer::new(model, experts, options)?), losses)
         };
         Ok(WhatIf { scorer, experts, corpora, reference, whole })
+    }
+
+    /// The contexts that [`WhatIf::new`] makes for texts of which `rows` tokens are scored. `model` may be planned alone.
+    ///
+    /// # Errors
+    /// As [`Scorer::wanted`].
+    pub fn contexts(
+        model: &Model,
+        experts: &Experts,
+        options: &WindowOptions,
+        rows: u64,
+        room: u64,
+    ) -> Result<Vec<Wanted>, EvalError> {
+        let wanted = Scorer::wanted(model, experts, options)?;
+        let is_stored = StoredRows::bytes(model.vocab().len(), rows) <= room;
+        Ok(vec![wanted; if is_stored { 1 } else { 2 }])
     }
 
     /// The losses of the whole model.

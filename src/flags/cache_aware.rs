@@ -1,5 +1,6 @@
 //! The flags of cache-aware routing.
 
+use crate::cache::PolicyKind;
 use crate::replay::{CacheAware, DeltaReading};
 use clap::Args;
 
@@ -31,4 +32,9 @@ impl CacheAwareFlags {
 pub fn number(text: &str) -> Result<f64, String> {
     let number = text.parse().ok().filter(|number: &f64| number.is_finite() && *number >= 0.0);
     number.ok_or_else(|| "expected a number of 0 or more".to_owned())
+}
+
+/// The help of the flags that name policies.
+pub fn policy_help() -> String {
+    format!("What is evicted: {}", PolicyKind::names().join(", "))
 }

@@ -51,6 +51,9 @@ pub struct LlamaFlags {
     /// Put on the GPU what fits into its free memory, where -ngl, -ts and -ot leave that open (-fit)
     #[arg(long, value_name = "on|off", default_value = "on", env = "LLAMA_ARG_FIT", value_parser = switch, action = clap::ArgAction::Set)]
     pub fit: bool,
+    /// Load a model that does not fit into the free memory all the same
+    #[arg(long)]
+    pub no_memory_check: bool,
     /// Memory of each GPU, in MiB, that --fit leaves free (-fitt)
     #[arg(long, value_name = "MIB,…", default_value = "1024", env = "LLAMA_ARG_FIT_TARGET", value_parser = margins)]
     pub fit_target: Margins,
@@ -98,29 +101,20 @@ pub struct LlamaFlags {
     /// Element type of the stored values (-ctv)
     #[arg(long, value_name = "TYPE", default_value = "f16", env = "LLAMA_ARG_CACHE_TYPE_V", value_parser = cache_type)]
     pub cache_type_v: CacheType,
-    /// Keep keys and values on the devices of their layers (-kvo); this is the default
-    #[arg(long, num_args = 0..=1, require_equals = true, default_value = "on", default_missing_value = "on", hide_default_value = true, env = "LLAMA_ARG_KV_OFFLOAD", value_parser = switch, overrides_with = "no_kv_offload", action = clap::ArgAction::Set)]
+    /// Keep keys and values on the devices of their layers (-kvo; off: -nkvo, --no-kv-offload)
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_value = "on", default_missing_value = "on", env = "LLAMA_ARG_KV_OFFLOAD", value_parser = switch, action = clap::ArgAction::Set)]
     pub kv_offload: bool,
-    /// Keep keys and values in the processor's memory (-nkvo)
-    #[arg(long, env = "LLAMA_ARG_NO_KV_OFFLOAD", default_value = "", value_parser = always, overrides_with = "kv_offload")]
-    pub no_kv_offload: bool,
     /// Give up when nothing has gone on for so many seconds; 0 waits without limit
     #[arg(long, value_name = "SECONDS", default_value_t = STALL_TIMEOUT)]
     pub stall_timeout: u64,
-    /// Compute with weights in the processor's memory on the processor alone
-    #[arg(long)]
-    pub no_op_offload: bool,
-    /// Undoes an earlier --no-op-offload
-    #[arg(long, hide = true, overrides_with = "no_op_offload")]
+    /// Compute on a device with weights in the processor's memory, where it pays (off: --no-op-offload)
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_value = "on", default_missing_value = "on", value_parser = switch, action = clap::ArgAction::Set)]
     pub op_offload: bool,
     /// How the weights are read: auto, none, mmap, mlock, mmap+mlock or dio (-lm)
     #[arg(long, value_name = "MODE", default_value = "auto", env = "LLAMA_ARG_LOAD_MODE", value_parser = load_mode)]
     pub load_mode: LoadMode,
-    /// Keep weights on the processor in the layout of the file (-nr)
-    #[arg(long, env = "LLAMA_ARG_NO_REPACK", default_value = "", value_parser = always)]
-    pub no_repack: bool,
-    /// Undoes an earlier --no-repack
-    #[arg(long, hide = true, overrides_with = "no_repack")]
+    /// Lay weights on the processor out as it computes fastest (off: -nr, --no-repack)
+    #[arg(long, value_name = "on|off", num_args = 0..=1, require_equals = true, default_value = "on", default_missing_value = "on", env = "LLAMA_ARG_REPACK", value_parser = switch, action = clap::ArgAction::Set)]
     pub repack: bool,
     /// Keep weights on the processor out of memory that the GPU reaches fast
     #[arg(long, env = "LLAMA_ARG_NO_HOST", value_parser = truthy)]
@@ -134,12 +128,6 @@ pub struct LlamaFlags {
     /// Check the weights for values that are no numbers
     #[arg(long)]
     pub check_tensors: bool,
-}
-
-/// A variable that switches something off by being there, whatever its value. Nothing is what stands where neither flag
-/// nor variable does; empty variables are gone by then.
-fn always(text: &str) -> Result<bool, String> {
-    Ok(!text.is_empty())
 }
 
 impl LlamaFlags {
@@ -170,8 +158,8 @@ impl LlamaFlags {
             flash_attention: self.flash_attn,
             cache_k: self.cache_type_k,
             cache_v: self.cache_type_v,
-            kv_offload: self.kv_offload && !self.no_kv_offload,
-            op_offload: !self.no_op_offload,
+            kv_offload: self.kv_offload,
+            op_offload: self.op_offload,
             moe_cache_bytes: (self.moe_cache_mib as usize) << 20,
             interrupt,
             ..ContextSettings::default()
@@ -251,11 +239,12 @@ impl LlamaFlags {
             overrides: self.overrides(backend)?,
             load_mode: self.load_mode,
             kv_overrides: self.override_kv.iter().flat_map(|entries| entries.iter().cloned()).collect(),
-            no_repack: self.no_repack,
+            no_repack: !self.repack,
             no_host: self.no_host,
             check_tensors: self.check_tensors,
             mtp: false,
             vocab_only: false,
+            planned: false,
         })
     }
 

@@ -2,6 +2,7 @@
 
 use super::llama::LlamaFlags;
 use super::llama_values::LayerCount;
+use super::preflight::Contexts;
 use crate::console::Console;
 use crate::console::failure::Failure;
 use crate::gguf;
@@ -9,6 +10,7 @@ use crate::llama::{
     Backend, ContextOptions, Device, Fit, LlamaError, Model, ModelPart, PassOutputs, Placement,
 };
 use crate::moe::MoeModel;
+use crate::preflight::Demand;
 use crate::progress::{Interrupt, Unit, stage};
 use crate::windows::WindowOptions;
 use std::path::Path;
@@ -23,21 +25,50 @@ pub struct Loaded {
     pub model: Model,
 }
 
+/// Where a model goes.
+pub struct Placed<'m> {
+    /// llama.cpp.
+    pub backend: &'static Backend,
+    /// The devices that compute.
+    pub devices: Vec<Device>,
+    /// The file; of several shards, the first.
+    pub path: &'m Path,
+    /// Where its tensors go.
+    pub placement: Placement,
+}
+
 impl LlamaFlags {
-    /// Starts llama.cpp and loads the model of these files; with `mtp`, its blocks of multi-token prediction too.
+    /// Starts llama.cpp and loads the model of these files, once it is known that it and its contexts fit into memory; with
+    /// `mtp`, its blocks of multi-token prediction too.
     pub fn load_model(
         &self,
         model: &MoeModel,
         mtp: bool,
-        console: Console,
-        interrupt: Interrupt,
+        (console, interrupt): (Console, Interrupt),
+        contexts: Contexts<'_>,
     ) -> Result<Loaded, Failure> {
-        let backend = self.start()?;
-        let mut placement = self.placement(backend, console)?;
-        placement.mtp = mtp;
-        let devices = self.devices(backend, &placement).into_iter().map(|device| device.name).collect();
-        let first = model.files().next().unwrap_or(model.path());
-        let loaded = self.load(backend, first, &placement, console, interrupt)?;
+        self.load_model_beside(model, mtp, (console, interrupt), contexts, &Demand::default())
+    }
+
+    /// As [`LlamaFlags::load_model`], when `others` are to be there at the same time.
+    pub fn load_model_beside(
+        &self,
+        model: &MoeModel,
+        mtp: bool,
+        (console, interrupt): (Console, Interrupt),
+        contexts: Contexts<'_>,
+        others: &Demand,
+    ) -> Result<Loaded, Failure> {
+        let Placed { backend, devices, path, placement } = self.place(model, mtp, console)?;
+        if !self.no_memory_check {
+            let demand = self.demand(backend, path, &placement, contexts, (console, interrupt))?;
+            if let Some(mut demand) = demand {
+                demand.add(others);
+                self.check_memory(path, &demand, console)?;
+            }
+        }
+        let devices = devices.into_iter().map(|device| device.name).collect();
+        let loaded = self.load(backend, path, &placement, console, interrupt)?;
         let (asked, trained) = (self.window(&model.file), loaded.n_ctx_train());
         if asked > trained {
             console.remark(&format!(
@@ -45,6 +76,16 @@ impl LlamaFlags {
             ));
         }
         Ok(Loaded { backend, devices, model: loaded })
+    }
+
+    /// Starts llama.cpp and finds out where the model goes, as much of it on the GPUs as fits.
+    pub fn place<'m>(&self, model: &'m MoeModel, mtp: bool, console: Console) -> Result<Placed<'m>, Failure> {
+        let backend = self.start()?;
+        let placement = Placement { mtp, ..self.placement(backend, console)? };
+        let devices = self.devices(backend, &placement);
+        let path = model.files().next().unwrap_or(model.path());
+        let placement = self.fitted(backend, path, &placement, console)?;
+        Ok(Placed { backend, devices, path, placement })
     }
 
     /// Sizes and settings of a pass over windows of `model`.
@@ -102,7 +143,7 @@ impl LlamaFlags {
     }
 
     /// Loads the model, with a progress bar.
-    pub fn load(
+    fn load(
         &self,
         backend: &'static Backend,
         path: &Path,
@@ -110,9 +151,8 @@ impl LlamaFlags {
         console: Console,
         interrupt: Interrupt,
     ) -> Result<Model, Failure> {
-        let placement = self.fitted(backend, path, placement, console)?;
         let model = stage(&mut *console.progress(), "loading", Unit::Percent, |progress| {
-            Model::load(backend, path, &placement, progress, interrupt)
+            Model::load(backend, path, placement, progress, interrupt)
         });
         let model = model.map_err(|error| match error {
             LlamaError::Interrupted => Failure::Interrupted,

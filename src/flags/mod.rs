@@ -1,6 +1,8 @@
 //! Flags that several commands share.
 
 pub mod cache_aware;
+#[cfg(feature = "llama")]
+pub mod cache_loop;
 pub mod card;
 #[cfg(feature = "llama")]
 mod downloads;
@@ -20,6 +22,8 @@ pub mod mtp;
 pub mod names;
 pub mod output;
 pub mod page;
+#[cfg(feature = "llama")]
+pub mod preflight;
 #[cfg(feature = "llama")]
 pub mod rpc;
 pub mod selection;

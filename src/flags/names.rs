@@ -4,7 +4,7 @@ use std::ffi::OsString;
 
 /// Short flags of several letters, which the usual rules would read as several flags of one letter, and other names of
 /// flags: each with our long name.
-const NAMES: [(&str, &str); 27] = [
+const NAMES: [(&str, &str); 31] = [
     ("-cmoe", "--cpu-moe"),
     ("-ctk", "--cache-type-k"),
     ("-ctv", "--cache-type-v"),
@@ -22,16 +22,20 @@ const NAMES: [(&str, &str); 27] = [
     ("-ncffn", "--n-cpu-ffn"),
     ("-ncmoe", "--n-cpu-moe"),
     ("-ngl", "--gpu-layers"),
-    ("-nkvo", "--no-kv-offload"),
+    ("-nkvo", "--kv-offload=off"),
     ("-no-kvu", "--kv-unified=off"),
-    ("-nr", "--no-repack"),
+    ("-nr", "--repack=off"),
     ("-ot", "--override-tensor"),
     ("-sm", "--split-mode"),
     ("-tb", "--threads-batch"),
     ("-ts", "--tensor-split"),
     ("-ub", "--ubatch-size"),
+    ("--chat-template-file", "--chat-template"),
     ("--n-gpu-layers", "--gpu-layers"),
+    ("--no-kv-offload", "--kv-offload=off"),
     ("--no-kv-unified", "--kv-unified=off"),
+    ("--no-op-offload", "--op-offload=off"),
+    ("--no-repack", "--repack=off"),
 ];
 
 /// Flags of older llama.cpp, and what stands in their place.
@@ -45,6 +49,16 @@ const REPLACED: [(&str, &str); 5] = [
 
 /// Flags of llama.cpp's tools that moeslice does not take, one a line.
 const OTHERS: &str = include_str!("other-names.txt");
+
+/// Reads llama.cpp's variables of the environment as it does: `LLAMA_ARG_NO_X` stands for `LLAMA_ARG_X=off`, whatever its
+/// value. An empty variable is none. To be called before there are threads.
+#[cfg(feature = "llama")]
+pub fn settle_variables() {
+    crate::sys::remove_empty_variables("LLAMA_ARG_");
+    for name in ["KV_OFFLOAD", "KV_UNIFIED", "REPACK"] {
+        crate::sys::replace_variable(&format!("LLAMA_ARG_NO_{name}"), &format!("LLAMA_ARG_{name}"), "off");
+    }
+}
 
 /// Replaces llama.cpp's names by ours, up to a `--`.
 ///
@@ -94,7 +108,7 @@ mod tests {
     fn the_names_of_llama_cpp_become_ours() {
         let given = ["-tb", "4", "-ub=64", "-ngl", "-1", "--ctx_size", "128", "-no-kvu", "-nkvo"];
         let ours = ["--threads-batch", "4", "--ubatch-size=64", "--gpu-layers", "-1", "--ctx-size", "128"];
-        let ours: Vec<&str> = ours.into_iter().chain(["--kv-unified=off", "--no-kv-offload"]).collect();
+        let ours: Vec<&str> = ours.into_iter().chain(["--kv-unified=off", "--kv-offload=off"]).collect();
         assert_eq!(translated(&given).unwrap(), ours);
         assert_eq!(translated(&["-f", "a_b", "--", "-tb"]).unwrap(), ["-f", "a_b", "--", "-tb"]);
     }

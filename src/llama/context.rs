@@ -26,8 +26,8 @@ pub fn max_sequences() -> u32 {
 pub enum PassOutputs {
     /// Logits of every token.
     Logits,
-    /// Nothing: the graph ends before the LM head, and no buffer for logits is allocated, while every token still runs
-    /// through the last layer. Reached by asking for pooled embeddings (`llm_graph_context::build_logits` and
+    /// Nothing: the graph ends before the LM head, and no buffer for the logits of a batch is allocated (a row a sequence is,
+    /// when the context is made), while every token still runs through the last layer. Reached by asking for pooled embeddings (`llm_graph_context::build_logits` and
     /// `llama_context::output_reserve` in llama.cpp).
     None,
 }
@@ -104,7 +104,7 @@ pub(super) fn context_params(options: &ContextOptions) -> ffi::llama_context_par
 /// When llama.cpp has thrown an exception in it, as it does when a device is lost, the context is not freed: its
 /// destructor would wait for the device, and throw where nothing can be caught.
 pub struct Context<'m> {
-    raw: NonNull<ffi::llama_context>,
+    pub(super) raw: NonNull<ffi::llama_context>,
     /// Behind a cell, since llama.cpp keeps the pointer for as long as the context lives.
     watch: Box<UnsafeCell<Watch>>,
     threads: ThreadPool,
@@ -171,7 +171,7 @@ impl<'m> Context<'m> {
     }
 
     /// Makes a call that gives a status, and turns an exception into an error.
-    fn guarded(
+    pub(super) fn guarded(
         &self,
         n_tokens: usize,
         call: impl FnOnce(*mut ffi::llama_context, *mut c_char, usize) -> i32,

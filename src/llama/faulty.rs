@@ -1,6 +1,7 @@
 //! A device that fails on command, for the tests.
 
 use super::backend::{Backend, Device};
+use super::context::Context;
 use super::ffi;
 
 /// What can fail.
@@ -39,4 +40,12 @@ pub fn arm(faults: &[Fault]) {
     let bits = bits.fold(0, |all, bit| all | bit as i32);
     // SAFETY: stores a number.
     unsafe { ffi::moeslice_faulty_arm(bits) }
+}
+
+impl Context<'_> {
+    /// Bytes of the buffer in which llama.cpp keeps the outputs of batches.
+    pub fn output_bytes(&self) -> u64 {
+        // SAFETY: the context is alive.
+        unsafe { ffi::moeslice_output_bytes(self.raw.as_ptr()) as u64 }
+    }
 }

@@ -13,7 +13,7 @@ use std::sync::{Mutex, OnceLock};
 const TAIL: usize = 4;
 
 static VERBOSE: AtomicBool = AtomicBool::new(false);
-static SINK: OnceLock<fn(&str)> = OnceLock::new();
+static SINK: OnceLock<fn(&str, LogLevel)> = OnceLock::new();
 static STATE: Mutex<State> = Mutex::new(State { tail: VecDeque::new(), partial: String::new(), level: 0 });
 
 struct State {
@@ -28,8 +28,19 @@ pub fn set_verbose(verbose: bool) {
     VERBOSE.store(verbose, Ordering::Relaxed);
 }
 
+/// How much a line of the log matters.
+#[derive(Clone, Copy, Debug, PartialEq, Eq)]
+pub enum LogLevel {
+    /// To those alone who look for a fault in llama.cpp.
+    Debug,
+    /// It says what is done.
+    Info,
+    /// Something is wrong.
+    Warning,
+}
+
 /// Hands every whole line of llama.cpp's log to `sink`, of whatever level. The first sink stays.
-pub fn set_log_sink(sink: fn(&str)) {
+pub fn set_log_sink(sink: fn(&str, LogLevel)) {
     let _ = SINK.set(sink);
 }
 
@@ -79,7 +90,11 @@ fn receive(level: ffi::ggml_log_level, text: &str) {
     if level != ffi::GGML_LOG_LEVEL_CONT {
         state.level = level;
     }
-    let keep = matches!(state.level, ffi::GGML_LOG_LEVEL_ERROR | ffi::GGML_LOG_LEVEL_WARN);
+    let level = match state.level {
+        ffi::GGML_LOG_LEVEL_ERROR | ffi::GGML_LOG_LEVEL_WARN => LogLevel::Warning,
+        ffi::GGML_LOG_LEVEL_INFO => LogLevel::Info,
+        _ => LogLevel::Debug,
+    };
     for piece in text.split_inclusive('\n') {
         state.partial.push_str(piece);
         if !piece.ends_with('\n') {
@@ -87,9 +102,9 @@ fn receive(level: ffi::ggml_log_level, text: &str) {
         }
         let line = std::mem::take(&mut state.partial);
         if let Some(sink) = SINK.get() {
-            sink(&line);
+            sink(&line, level);
         }
-        if keep && !line.trim().is_empty() {
+        if level == LogLevel::Warning && !line.trim().is_empty() {
             if state.tail.len() == TAIL {
                 state.tail.pop_front();
             }

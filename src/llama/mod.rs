@@ -26,6 +26,7 @@ mod ffi {
     include!(concat!(env!("OUT_DIR"), "/bindings.rs"));
 }
 mod fit;
+mod held;
 mod log;
 mod memory;
 mod model;
@@ -46,7 +47,8 @@ pub use chat::{ChatTemplate, PromptPart};
 pub use context::{Context, ContextOptions, ModelPart, PassOutputs, max_sequences};
 pub use error::{Allocation, LlamaError, LogTail, MissingMemory, ObserveError};
 pub use fit::Fit;
-pub use log::{set_log_sink, set_verbose};
+pub use held::HeldMemory;
+pub use log::{LogLevel, set_log_sink, set_verbose};
 pub use model::Model;
 pub use node::{Node, Site, SourceNode};
 pub use numa::Numa;

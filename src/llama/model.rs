@@ -147,8 +147,14 @@ impl Model {
         if tokens == 0 { u32::MAX } else { tokens }
     }
 
+    /// Whether its weights are mapped from the file where a placement leaves that open.
+    pub fn maps(&self) -> bool {
+        // SAFETY: the model is alive.
+        unsafe { ffi::moeslice_model_maps(self.raw.as_ptr()) }
+    }
+
     /// Numbers in an embedding that the model puts out.
-    pub(super) fn n_embd_out(&self) -> usize {
+    pub fn n_embd_out(&self) -> usize {
         // SAFETY: the model is alive.
         unsafe { ffi::llama_model_n_embd_out(self.raw.as_ptr()) }.max(0) as usize
     }

@@ -34,6 +34,8 @@ pub struct Placement {
     pub mtp: bool,
     /// Whether the vocabulary alone is loaded: text becomes tokens, and nothing can be computed.
     pub vocab_only: bool,
+    /// Whether memory is planned and none is taken, neither by the model nor by its contexts: nothing can be computed.
+    pub planned: bool,
 }
 
 impl Placement {
@@ -197,6 +199,11 @@ pub(super) fn with_params<R>(
         LoadMode::MmapMlock => ffi::LLAMA_LOAD_MODE_MMAP_MLOCK,
         LoadMode::DirectIo => ffi::LLAMA_LOAD_MODE_DIRECT_IO,
     };
+    if placement.planned {
+        params.no_alloc = true;
+        // What is mapped would be there.
+        params.load_mode = ffi::LLAMA_LOAD_MODE_NONE;
+    }
     let mut entries = placement.kv_overrides.iter().map(KvOverride::raw).collect::<Result<Vec<_>, _>>()?;
     if !entries.is_empty() {
         // An empty key ends the list.

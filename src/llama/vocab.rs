@@ -166,7 +166,14 @@ impl Vocab<'_> {
                 }
                 0.. => {
                     tokens.truncate(count as usize);
-                    return Ok(tokens);
+                    let known = 0..self.len();
+                    // What a vocabulary cannot spell becomes a token that it does not have.
+                    let spelt =
+                        |token: &Token| usize::try_from(*token).is_ok_and(|token| known.contains(&token));
+                    return match tokens.iter().all(spelt) {
+                        true => Ok(tokens),
+                        false => Err(failed("the vocabulary has no tokens for a part of it")),
+                    };
                 }
                 _ => {
                     let needed = count.unsigned_abs() as usize;

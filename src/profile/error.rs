@@ -22,6 +22,14 @@ pub enum ProfileError {
         /// The corpus.
         corpus: String,
     },
+    /// More parts than there is to share out.
+    #[error("the texts make {batches} batches, which cannot be shared out among {parts}")]
+    TooManyParts {
+        /// Parts.
+        parts: u32,
+        /// Batches of the run.
+        batches: u64,
+    },
     /// llama.cpp or an observer failed.
     #[error("{corpus:?}, {error}")]
     Window {

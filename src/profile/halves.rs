@@ -1,6 +1,6 @@
 //! The windows of each corpus in two halves, counted apart: a part that is counted has a twin for its first half.
 
-use crate::usage::ExpertSums;
+use crate::usage::ExactSums;
 use std::collections::BTreeMap;
 
 /// Parts with their twins: part `p` counts the second half of the windows, part `p + parts` the first.
@@ -47,36 +47,30 @@ impl Halves {
         second.iter().zip(first).map(|(a, b)| a + b).collect()
     }
 
-    /// The sums of the parts by name, and those of their first halves; parts of no `tokens` are left out. The halves are
-    /// not told where one of them has no token at all.
-    pub(super) fn join<'n>(
+    /// The sums of the parts by name, each of its first half of the windows and of its second; parts that are not `wanted`
+    /// are left out.
+    pub(super) fn pairs<'n>(
         self,
         names: impl Iterator<Item = &'n str>,
-        tokens: &[u64],
-        mut parts: Vec<ExpertSums>,
-    ) -> (BTreeMap<String, ExpertSums>, Option<BTreeMap<String, ExpertSums>>) {
+        wanted: impl Fn(usize) -> bool,
+        mut parts: Vec<ExactSums>,
+    ) -> BTreeMap<String, [ExactSums; 2]> {
         let twins = parts.split_off(self.parts.min(parts.len()));
-        let total = |sums: &[ExpertSums]| sums.iter().map(|sums| sums.n_tokens).sum::<u64>();
-        let apart = total(&parts) > 0 && total(&twins) > 0;
-        let (mut all, mut half) = (BTreeMap::new(), BTreeMap::new());
-        for ((name, &tokens), (second, first)) in names.zip(tokens).zip(parts.into_iter().zip(twins)) {
-            let mut sums = first.clone();
-            sums.add(&second).expect("what was computed token by token adds up in 64 bits");
-            if tokens > 0 {
-                all.insert(name.to_owned(), sums);
-                half.insert(name.to_owned(), first);
-            }
-        }
-        (all, apart.then_some(half))
+        let pairs = names.zip(twins.into_iter().zip(parts)).enumerate();
+        pairs
+            .filter(|(at, _)| wanted(*at))
+            .map(|(_, (name, (first, second)))| (name.to_owned(), [first, second]))
+            .collect()
     }
 }
 
 #[cfg(test)]
 mod tests {
     use super::*;
+    use crate::usage::LayerUsage;
 
-    fn sums(count: &[u64]) -> ExpertSums {
-        ExpertSums { n_tokens: count.iter().sum(), count: count.to_vec(), weight: None, activation: None }
+    fn sums(count: &[u64]) -> ExactSums {
+        ExactSums { n_tokens: count.iter().sum(), count: count.to_vec(), weight: None, activation: None }
     }
 
     #[test]
@@ -88,16 +82,19 @@ mod tests {
     }
 
     #[test]
-    fn parts_and_twins_add_up_and_empty_ones_are_left_out() {
+    fn parts_and_twins_are_pairs_and_those_not_wanted_are_left_out() {
         let parts = vec![sums(&[1, 0]), sums(&[0, 0]), sums(&[2, 2]), sums(&[0, 0])];
-        let (all, half) = Halves::of(2).join(["a", "b"].into_iter(), &[5, 0], parts);
-        assert_eq!(all, BTreeMap::from([("a".into(), sums(&[3, 2]))]));
-        assert_eq!(half, Some(BTreeMap::from([("a".into(), sums(&[2, 2]))])));
+        let pairs = Halves::of(2).pairs(["a", "b"].into_iter(), |at| at == 0, parts);
+        assert_eq!(pairs, BTreeMap::from([("a".into(), [sums(&[2, 2]), sums(&[1, 0])])]));
+        let layer = LayerUsage::of_halves(0, 1, &pairs).unwrap();
+        assert_eq!((layer.total.count, layer.corpora["a"].n_tokens), (vec![3, 2], 5));
+        assert_eq!(layer.half.unwrap()["a"].count, [2, 2]);
     }
 
     #[test]
     fn single_window_has_no_halves() {
-        let (all, half) = Halves::of(1).join(["a"].into_iter(), &[2], vec![sums(&[1, 1]), sums(&[0, 0])]);
-        assert_eq!((all["a"].n_tokens, half), (2, None));
+        let pairs = Halves::of(1).pairs(["a"].into_iter(), |_| true, vec![sums(&[1, 1]), sums(&[0, 0])]);
+        let layer = LayerUsage::of_halves(0, 1, &pairs).unwrap();
+        assert_eq!((layer.corpora["a"].n_tokens, layer.half), (2, None));
     }
 }

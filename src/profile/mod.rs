@@ -22,6 +22,8 @@ mod profiled;
 mod routing;
 #[cfg(feature = "llama")]
 mod sampler;
+#[cfg(feature = "llama")]
+mod share;
 mod tally;
 #[cfg(feature = "llama")]
 mod trace_pass;
@@ -35,15 +37,17 @@ pub use norms::NormsObserver;
 #[cfg(feature = "llama")]
 pub use outline::{Outline, OutlineCorpus, outline};
 #[cfg(feature = "llama")]
-pub use pass::{ProfileOptions, profile};
+pub use pass::{ProfileOptions, profile, profile_contexts};
 #[cfg(feature = "llama")]
 pub use profiled::{Circumstances, Profile};
 #[cfg(feature = "llama")]
 pub use routing::{RoutingObserver, Ubatches};
 #[cfg(feature = "llama")]
 pub use sampler::Generation;
+#[cfg(feature = "llama")]
+pub use share::Share;
 pub use tally::{BadSelection, LayerShape, Tally, TallyError};
 #[cfg(feature = "llama")]
-pub use trace_pass::{RecordError, Recorded, TraceOptions, TraceTarget, record};
+pub use trace_pass::{RecordError, Recorded, TraceOptions, TraceTarget, record, trace_contexts};
 #[cfg(feature = "llama")]
 pub use trace_recorder::TraceRecorder;

@@ -17,6 +17,11 @@ pub(super) struct MtpPass<'m, 't> {
 }
 
 impl<'m, 't> MtpPass<'m, 't> {
+    /// The context of a pass beside one of the trunk with `trunk`.
+    pub(super) fn context(trunk: &ContextOptions) -> ContextOptions {
+        ContextOptions { part: ModelPart::Mtp, ..trunk.clone() }
+    }
+
     /// A pass beside one of the trunk with `trunk`.
     pub(super) fn new(
         model: &'m Model,
@@ -24,8 +29,7 @@ impl<'m, 't> MtpPass<'m, 't> {
         tally: &'t mut Tally,
         weights: bool,
     ) -> Result<Self, LlamaError> {
-        let options = ContextOptions { part: ModelPart::Mtp, ..trunk.clone() };
-        let context = Context::new(model, &options)?;
+        let context = Context::new(model, &Self::context(trunk))?;
         // Nothing is looked at behind the routing of the block: no state, no logits.
         let observer = RoutingObserver::new(tally, weights).stopping_early();
         Ok(Self { context, observer, states: Vec::new() })

@@ -3,7 +3,7 @@
 use super::norm_rows::{Behind, Rows, row};
 use super::tally::LayerShape;
 use crate::llama::{Node, ObserveError, Observer, Site};
-use crate::usage::ActivationSums;
+use crate::usage::{ActivationSums, ExactActivation};
 use crate::windows::{WindowObserver, for_rows};
 use std::collections::BTreeMap;
 
@@ -25,7 +25,9 @@ pub struct NormsObserver {
 
 struct NormLayer {
     shape: LayerShape,
-    /// One entry a part.
+    /// One entry a part: all batches before the running one, added up without rounding.
+    sums: Vec<ExactActivation>,
+    /// The running batch.
     parts: Vec<ActivationSums>,
     /// Tokens of the running batch that were summed.
     seen: usize,
@@ -56,6 +58,7 @@ impl NormsObserver {
     ) -> Self {
         let layer = |shape: &LayerShape| NormLayer {
             shape: *shape,
+            sums: vec![ExactActivation::zero(shape.n_expert as usize); n_parts],
             parts: vec![ActivationSums::zero(shape.n_expert as usize); n_parts],
             seen: 0,
             ids: Vec::new(),
@@ -77,9 +80,10 @@ impl NormsObserver {
     ///
     /// # Errors
     /// When what the last ubatch gave is bad.
-    pub fn finish(mut self) -> Result<BTreeMap<u32, Vec<ActivationSums>>, ObserveError> {
+    pub fn finish(mut self) -> Result<BTreeMap<u32, Vec<ExactActivation>>, ObserveError> {
         self.flush()?;
-        Ok(self.layers.into_iter().map(|(il, layer)| (il, layer.parts)).collect())
+        self.layers.values_mut().for_each(NormLayer::end_batch);
+        Ok(self.layers.into_iter().map(|(il, layer)| (il, layer.sums)).collect())
     }
 
     fn family(&self, site: Site) -> Option<Family> {
@@ -101,6 +105,17 @@ impl NormsObserver {
 }
 
 impl NormLayer {
+    /// Adds the running batch to those before it.
+    fn end_batch(&mut self) {
+        if std::mem::take(&mut self.seen) == 0 {
+            return;
+        }
+        for (sums, batch) in self.sums.iter_mut().zip(&mut self.parts) {
+            sums.add(batch);
+            *batch = ActivationSums::zero(batch.norm.len());
+        }
+    }
+
     /// Adds the tokens of the ubatch that was read.
     fn add(&mut self, il: u32, batch: &[u32], weights_inputs: bool) -> Result<(), ObserveError> {
         let used = self.shape.n_expert_used as usize;
@@ -205,7 +220,7 @@ impl WindowObserver for NormsObserver {
         self.flush()?;
         self.batch.clear();
         self.batch.extend_from_slice(parts);
-        self.layers.values_mut().for_each(|layer| layer.seen = 0);
+        self.layers.values_mut().for_each(NormLayer::end_batch);
         Ok(())
     }
 }
@@ -226,7 +241,7 @@ mod tests {
         layer.rows = Rows::Ready(
             [1.0, 2.0, 3.0, 0.0].map(|norm| Row { square: norm * norm, max: norm as f32 }).to_vec(),
         );
-        let sums = &observer.finish().unwrap()[&3];
+        let sums: Vec<_> = observer.finish().unwrap()[&3].iter().map(ExactActivation::rounded).collect();
         assert_eq!(sums[0].norm, [0.0, 2.0, 0.0, 8.0]);
         assert_eq!(sums[0].norm_squared, [0.0, 4.0, 0.0, 64.0]);
         assert_eq!(sums[0].weighted_norm, [0.0, 1.0, 0.0, 2.0]);

@@ -8,13 +8,17 @@ use super::norms::NormsObserver;
 use super::profiled::Profile;
 use super::routing::RoutingObserver;
 use super::sampler::likeliest;
+use super::share::{Share, Taken};
 use super::tally::{LayerShape, Tally, TallyError};
 use crate::corpus::CorpusText;
 use crate::llama::{LlamaError, Model, ModelPart};
 use crate::moe::{ExpertLayer, Experts, LayerKind};
+use crate::preflight::Wanted;
 use crate::progress::Progress;
 use crate::usage::{Corpus, HeldOut, LayerUsage, check_not_all_equal};
-use crate::windows::{CorpusPart, Cut, PassConfig, PassNeeds, Runner, Window, WindowOptions, Windows};
+use crate::windows::{
+    CorpusPart, Cut, NoPass, PassConfig, PassNeeds, Runner, Window, WindowOptions, Windows,
+};
 use std::collections::BTreeMap;
 use std::time::Instant;
 
@@ -37,6 +41,8 @@ pub struct ProfileOptions {
     pub generate: Option<u32>,
     /// Whether the logits are computed even where the routing can be had without.
     pub lm_head: bool,
+    /// The share of the batches that is computed; all of them without.
+    pub share: Option<Share>,
     /// Whether the routing in the block of multi-token prediction is watched as well, where
     /// [`Experts::mtp_that_runs`] names one. The model has to be loaded with it.
     pub mtp: bool,
@@ -52,13 +58,13 @@ pub(super) struct Prepared {
     held_out: Vec<Option<HeldOut>>,
 }
 
-/// Finds out how the pass is run, and cuts the texts.
-pub(super) fn prepare(
+/// How the pass is run, and the block of multi-token prediction that is watched.
+fn config(
     model: &Model,
     experts: &Experts,
     corpora: &[CorpusText],
     options: &ProfileOptions,
-) -> Result<Prepared, ProfileError> {
+) -> Result<(PassConfig, Option<u32>), NoPass> {
     let answer_tokens = options.generate.unwrap_or(0);
     let mtp = experts.mtp_that_runs().filter(|_| options.mtp);
     let needs = PassNeeds {
@@ -71,6 +77,32 @@ pub(super) fn prepare(
     };
     let config = PassConfig::new(model, experts, &options.windows, needs)?;
     let mtp = mtp.filter(|_| config.context.part == ModelPart::TrunkWithStates);
+    Ok((config, mtp))
+}
+
+/// The contexts that [`profile`] makes, all at the same time. `model` may be planned alone.
+///
+/// # Errors
+/// When the architecture cannot be run so.
+pub fn profile_contexts(
+    model: &Model,
+    experts: &Experts,
+    corpora: &[CorpusText],
+    options: &ProfileOptions,
+) -> Result<Vec<Wanted>, NoPass> {
+    let (config, mtp) = config(model, experts, corpora, options)?;
+    let of_mtp = mtp.map(|_| Wanted::all_outputs(MtpPass::context(&config.context)));
+    Ok([config.wanted()].into_iter().chain(of_mtp).collect())
+}
+
+/// Finds out how the pass is run, and cuts the texts.
+pub(super) fn prepare(
+    model: &Model,
+    experts: &Experts,
+    corpora: &[CorpusText],
+    options: &ProfileOptions,
+) -> Result<Prepared, ProfileError> {
+    let (config, mtp) = config(model, experts, corpora, options)?;
     let cut = Cut {
         n_tokens: options.windows.ctx_size.max(1) as usize,
         limit: options.chunks.map_or(usize::MAX, |chunks| chunks as usize),
@@ -111,7 +143,10 @@ pub fn profile(
     let mtp_shapes = self::shapes(experts, |layer| mtp == Some(layer.layer));
     let mut mtp_tally = Tally::new(mtp_shapes.clone(), options.weights, halves.n_parts());
     let mut tally = Tally::new(shapes.clone(), options.weights, halves.n_parts());
-    let total = windows.n_tokens() + windows.n_answers() * u64::from(answer_tokens);
+    let taken = Taken::of(&config, &windows.corpora, options.share)?;
+    let of_window =
+        |window: &Window| window.tokens.len() as u64 + window.answer.map_or(0, |_| u64::from(answer_tokens));
+    let total = taken.windows(&windows.corpora).map(of_window).sum();
     let routing = RoutingObserver::new(&mut tally, options.weights);
     let mut pass = Pass {
         model,
@@ -129,8 +164,8 @@ pub fn profile(
         },
     };
     let begin = Instant::now();
-    for (corpus, windows) in corpora.iter().zip(&windows.corpora) {
-        pass.corpus(&corpus.name, windows)?;
+    for ((corpus, windows), runs) in corpora.iter().zip(&windows.corpora).zip(&taken.runs) {
+        pass.corpus(&corpus.name, runs.iter().map(|run| &windows[run.clone()]))?;
     }
     let wall = begin.elapsed();
     let ubatches = pass.counting.routing.ubatches();
@@ -148,9 +183,9 @@ pub fn profile(
             windows.answers_without_beginning
         ));
     }
-    // A part has no tokens when the model has nothing to answer.
-    let counted = |part: &usize| tokens[*part] > 0;
-    for (part, _) in windows.parts.iter().zip(&tokens).filter(|(_, tokens)| **tokens == 0) {
+    // A corpus has no tokens when the model has nothing to answer, and may have none in one part of a run.
+    let counted = |at: usize| tokens[at] > 0 || taken.part.is_some();
+    for (part, _) in windows.parts.iter().zip(0..).filter(|(_, at)| !counted(*at)) {
         remarks.push(format!("{}: not a single token was generated, so there is no such corpus", part.name));
     }
     let mut layers = Vec::new();
@@ -159,8 +194,11 @@ pub fn profile(
             sums.activation = Some(activation);
         }
         let shape = shapes[&layer];
-        let (all, half) = halves.join(windows.parts.iter().map(|part| part.name.as_str()), &tokens, parts);
-        let usage = LayerUsage { half, ..LayerUsage::join(layer, shape.n_expert_used, all) };
+        let names = windows.parts.iter().map(|part| part.name.as_str());
+        let exact = halves.pairs(names, counted, parts);
+        let usage = LayerUsage::of_halves(layer, shape.n_expert_used, &exact)
+            .expect("what was computed token by token adds up in 64 bits");
+        let usage = LayerUsage { exact: taken.part.is_some().then_some(exact), ..usage };
         if usage.total.n_tokens == 0 {
             // Windows of one token have no step of multi-token prediction.
             remarks.push(format!("layer {layer}: no token went through this block of multi-token prediction, so it has no counts"));
@@ -171,7 +209,7 @@ pub fn profile(
     }
     let has_chats = corpora.iter().any(|corpus| corpus.chats().next().is_some());
     let corpora = (0..tokens.len())
-        .filter(counted)
+        .filter(|at| counted(*at))
         .map(|at| {
             let CorpusPart { corpus, name } = &windows.parts[at];
             Corpus { held_out: held_out[*corpus], ..corpora[*corpus].entry(name, tokens[at]) }
@@ -188,6 +226,7 @@ pub fn profile(
         ubatches,
         wall,
         has_chats,
+        part: taken.part,
         remarks,
     })
 }
@@ -209,10 +248,14 @@ struct Pass<'p> {
 
 impl Pass<'_> {
     /// Computes the windows of a corpus. A window that is answered is alone in its context when it is.
-    fn corpus(&mut self, corpus: &str, windows: &[Window]) -> Result<(), ProfileError> {
+    fn corpus<'w>(
+        &mut self,
+        corpus: &str,
+        runs: impl Iterator<Item = &'w [Window]>,
+    ) -> Result<(), ProfileError> {
         self.runner.name(corpus);
         let failed = |error| ProfileError::Window { corpus: corpus.to_owned(), error };
-        for run in windows.chunk_by(|a, b| a.answer.is_none() && b.answer.is_none()) {
+        for run in runs {
             self.runner.run(run, &mut self.counting).map_err(failed)?;
             if let [Window { tokens, answer: Some(part), .. }] = run {
                 self.answer(corpus, tokens.len() as u32, *part)?;

@@ -4,7 +4,7 @@ use super::error::ProfileError;
 use super::routing::Ubatches;
 use crate::corpus::CHAT_DATE;
 use crate::moe::Identity;
-use crate::usage::{Corpus, LayerUsage, ProfiledModel, Run, USAGE_SCHEMA, Usage};
+use crate::usage::{Corpus, LayerUsage, Part, ProfiledModel, Run, USAGE_SCHEMA, Usage};
 use std::path::Path;
 use std::time::Duration;
 
@@ -31,6 +31,8 @@ pub struct Profile {
     pub wall: Duration,
     /// Whether conversations were rendered.
     pub has_chats: bool,
+    /// Which part of a run this is.
+    pub part: Option<Part>,
     /// What is not as one may expect.
     pub remarks: Vec<String>,
 }
@@ -75,6 +77,7 @@ impl Profile {
                 ubatches: Some(self.ubatches.count),
                 largest_ubatch: Some(self.ubatches.largest),
                 chat_date: self.has_chats.then(|| CHAT_DATE.to_owned()),
+                part: self.part,
                 wall_seconds: self.wall.as_secs_f64(),
             },
             corpora: self.corpora,

@@ -2,7 +2,7 @@
 //!
 //! Knows nothing of llama.cpp: the ids and gate weights of a ubatch are handed over as plain numbers.
 
-use crate::usage::{AllEqual, ExpertSums};
+use crate::usage::{AllEqual, ExactSums, ExpertSums};
 use std::collections::BTreeMap;
 use thiserror::Error;
 
@@ -28,7 +28,10 @@ pub struct Tally {
 
 #[derive(Clone, Debug)]
 struct LayerTally {
-    /// One entry a part.
+    /// One entry a part: all batches before the running one, added up without rounding, so that it makes no difference
+    /// which of them this pass has.
+    sums: Vec<ExactSums>,
+    /// The running batch.
     parts: Vec<ExpertSums>,
     /// Tokens of the running batch that were counted.
     seen: usize,
@@ -103,7 +106,8 @@ impl Tally {
             .iter()
             .map(|(&layer, shape)| {
                 let zero = ExpertSums::zero(shape.n_expert as usize, with_weights);
-                (layer, LayerTally { parts: vec![zero; n_parts], seen: 0 })
+                let sums = vec![ExactSums::zero(shape.n_expert as usize, with_weights); n_parts];
+                (layer, LayerTally { sums, parts: vec![zero; n_parts], seen: 0 })
             })
             .collect();
         Tally { shapes, layers, batch: Vec::new(), expected: vec![0; n_parts] }
@@ -119,7 +123,7 @@ impl Tally {
         }
         self.batch.clear();
         self.batch.extend_from_slice(parts);
-        self.layers.values_mut().for_each(|layer| layer.seen = 0);
+        self.layers.values_mut().for_each(LayerTally::end_batch);
     }
 
     /// The layers that are counted.
@@ -188,13 +192,14 @@ impl Tally {
     /// When a layer was never reached, or did not route every token.
     pub fn check(&self) -> Result<(), TallyError> {
         for (&layer, tally) in &self.layers {
-            let seen: u64 = tally.parts.iter().map(|sums| sums.n_tokens).sum();
+            let seen: u64 = (0..tally.parts.len()).map(|part| tally.n_tokens(part)).sum();
             if seen == 0 && self.expected.iter().any(|&tokens| tokens > 0) {
                 return Err(TallyError::NeverReached { layer });
             }
-            for (sums, &expected) in tally.parts.iter().zip(&self.expected) {
-                if sums.n_tokens != expected {
-                    return Err(TallyError::TokenCount { layer, seen: sums.n_tokens, expected });
+            for (part, &expected) in self.expected.iter().enumerate() {
+                let seen = tally.n_tokens(part);
+                if seen != expected {
+                    return Err(TallyError::TokenCount { layer, seen, expected });
                 }
             }
         }
@@ -210,9 +215,27 @@ impl Tally {
     ///
     /// # Errors
     /// As [`Tally::check`].
-    pub fn finish(self) -> Result<BTreeMap<u32, Vec<ExpertSums>>, TallyError> {
+    pub fn finish(mut self) -> Result<BTreeMap<u32, Vec<ExactSums>>, TallyError> {
         self.check()?;
-        Ok(self.layers.into_iter().map(|(layer, tally)| (layer, tally.parts)).collect())
+        self.layers.values_mut().for_each(LayerTally::end_batch);
+        Ok(self.layers.into_iter().map(|(layer, tally)| (layer, tally.sums)).collect())
+    }
+}
+
+impl LayerTally {
+    /// Tokens of a part, those of the running batch among them.
+    fn n_tokens(&self, part: usize) -> u64 {
+        self.sums[part].n_tokens + self.parts[part].n_tokens
+    }
+
+    /// Adds the running batch to those before it.
+    fn end_batch(&mut self) {
+        self.seen = 0;
+        let used = self.sums.iter_mut().zip(&mut self.parts).filter(|(_, batch)| batch.n_tokens > 0);
+        for (sums, batch) in used {
+            sums.add(batch).expect("what was computed token by token adds up in 64 bits");
+            *batch = ExpertSums::zero_like(batch);
+        }
     }
 }
 
@@ -236,7 +259,8 @@ mod tests {
         }
         let layers = tally.finish().unwrap();
         assert_eq!(layers[&3][0].count, [1, 1, 0, 2]);
-        assert_eq!(layers[&3][0].weight.as_deref(), Some([0.5, 0.75, 0.0, 0.75].as_slice()));
+        let sums = layers[&3][0].rounded();
+        assert_eq!(sums.weight.as_deref(), Some([0.5, 0.75, 0.0, 0.75].as_slice()));
         assert_eq!(layers[&0][1].n_tokens, 0);
     }
 
@@ -256,7 +280,8 @@ mod tests {
         let layers = tally.finish().unwrap();
         assert_eq!(layers[&0][0].count, [2, 1, 0, 1]);
         assert_eq!(layers[&3][1].count, [0, 2, 2, 2]);
-        assert_eq!(layers[&3][1].weight.as_deref(), Some([0.0, 1.0, 1.5, 2.5].as_slice()));
+        let sums = layers[&3][1].rounded();
+        assert_eq!(sums.weight.as_deref(), Some([0.0, 1.0, 1.5, 2.5].as_slice()));
     }
 
     #[test]

@@ -5,6 +5,7 @@ use super::trace_recorder::TraceRecorder;
 use crate::corpus::{Content, CorpusText, Text};
 use crate::llama::{LlamaError, Model};
 use crate::moe::{Experts, LayerKind};
+use crate::preflight::Wanted;
 use crate::progress::Progress;
 use crate::trace::{
     Batch, Phase, Row, TraceError, TraceLayer, TraceMeta, TraceRun, TraceWriter, TracedCorpus, TracedModel,
@@ -111,6 +112,25 @@ pub struct TraceTarget<'a> {
     pub devices: Vec<String>,
 }
 
+/// How the texts are run.
+fn config(model: &Model, experts: &Experts, options: &TraceOptions) -> Result<PassConfig, NoPass> {
+    let room = options.generate.map_or(0, |generation| generation.tokens);
+    let needs = PassNeeds { logits: room > 0, in_order: true, room, ..PassNeeds::default() };
+    PassConfig::new(model, experts, &options.windows, needs)
+}
+
+/// The contexts that [`record`] makes. `model` may be planned alone.
+///
+/// # Errors
+/// When the architecture cannot be run so.
+pub fn trace_contexts(
+    model: &Model,
+    experts: &Experts,
+    options: &TraceOptions,
+) -> Result<Vec<Wanted>, NoPass> {
+    Ok(vec![config(model, experts, options)?.wanted()])
+}
+
 /// Runs the texts through `model`, one session each, and writes the routing of every token to a trace. Memory is that of
 /// the texts and of one window, however long the trace.
 ///
@@ -128,8 +148,7 @@ pub fn record(
     progress: &mut dyn Progress,
 ) -> Result<Recorded, RecordError> {
     let room = options.generate.map_or(0, |generation| generation.tokens);
-    let needs = PassNeeds { logits: room > 0, in_order: true, room, ..PassNeeds::default() };
-    let config = PassConfig::new(model, experts, &options.windows, needs)?;
+    let config = config(model, experts, options)?;
     let sessions = sessions(model, corpora, options)?;
     let text_tokens: u64 =
         sessions.iter().flat_map(|session| &session.windows).map(|window| window.tokens.len() as u64).sum();

@@ -9,6 +9,8 @@ mod eval_table;
 #[cfg(feature = "cli")]
 mod inspection;
 mod layers;
+#[cfg(all(feature = "cli", feature = "llama"))]
+mod memory;
 mod overlap;
 mod plan_table;
 #[cfg(feature = "cli")]
@@ -29,6 +31,8 @@ pub use eval_table::{RoutingTable, SweepTable};
 #[cfg(feature = "cli")]
 pub use inspection::{Inspection, InspectionError};
 pub use layers::{LayerRow, LayerTable, Spread};
+#[cfg(all(feature = "cli", feature = "llama"))]
+pub use memory::MemoryRow;
 pub use overlap::{Overlap, OverlapRow};
 pub use plan_table::{PlanRow, PlanTable};
 #[cfg(feature = "cli")]

@@ -1,9 +1,12 @@
 //! The supervised side: progress, log and heartbeat as lines to the parent.
 
-use super::event::Event;
+use super::event::{DeviceDemand, Event};
+use crate::llama::LogLevel;
+use crate::preflight::{Demand, Share};
 use crate::progress::{Progress, Unit};
 use crate::sys;
 use std::io::Write;
+use std::path::Path;
 use std::thread;
 use std::time::{Duration, Instant};
 
@@ -34,9 +37,35 @@ pub fn begin(parent: u32, activity: fn() -> u64) {
     });
 }
 
-/// Tells the parent a line of llama.cpp's log.
-pub fn log(line: &str) {
-    send(&Event::Log { line: line.to_owned() });
+/// Tells the parent a line of llama.cpp's log. What only helps to debug llama.cpp is none of its business.
+pub fn log(line: &str, level: LogLevel) {
+    let warning = match level {
+        LogLevel::Debug => return,
+        LogLevel::Info => false,
+        // A pass that needs nothing but the routing asks for it.
+        LogLevel::Warning => !line.contains("model default pooling_type"),
+    };
+    send(&Event::Log { line: line.to_owned(), warning });
+}
+
+/// Tells the parent, if there is one, what is going to be taken of each device.
+pub fn tell_demand(demand: &Demand) {
+    let of = |share: &Share| DeviceDemand {
+        device: share.name().to_owned(),
+        weights: share.weights + share.mapped,
+        keys_values: share.keys_values,
+        compute: share.compute,
+    };
+    if supervisor().is_some() {
+        send(&Event::Demand { devices: demand.shares().iter().map(of).collect() });
+    }
+}
+
+/// Tells the parent, if there is one, of a file that stays when this process ends early.
+pub fn tell_kept(path: &Path) {
+    if supervisor().is_some() {
+        send(&Event::Kept { path: path.to_owned() });
+    }
 }
 
 /// Writes a whole line at once, so that lines of several threads do not mix. That nobody reads is no reason to fail.

@@ -5,6 +5,7 @@
 
 use crate::progress::Unit;
 use serde::{Deserialize, Serialize};
+use std::path::PathBuf;
 
 /// ASCII's record separator.
 const MARK: char = '\u{1e}';
@@ -37,12 +38,37 @@ pub enum Event {
     Log {
         /// The line.
         line: String,
+        /// Whether something is wrong.
+        warning: bool,
+    },
+    /// The memory that is going to be taken of each device.
+    Demand {
+        /// One entry a device.
+        devices: Vec<DeviceDemand>,
+    },
+    /// A file that stays when the process ends early, from when on it is there.
+    Kept {
+        /// Its path.
+        path: PathBuf,
     },
     /// The process is alive; `activity` grows while the graph is computed.
     Beat {
         /// Nodes of the graph that were gone by.
         activity: u64,
     },
+}
+
+/// Bytes that are going to be taken of a device.
+#[derive(Clone, Debug, PartialEq, Eq, Serialize, Deserialize)]
+pub struct DeviceDemand {
+    /// The device.
+    pub device: String,
+    /// For weights.
+    pub weights: u64,
+    /// For keys and values.
+    pub keys_values: u64,
+    /// To compute in.
+    pub compute: u64,
 }
 
 /// [`Unit`] as it crosses between processes.
@@ -100,7 +126,11 @@ mod tests {
             Event::Update { done: 1, total: u64::MAX },
             Event::Name { what: "dév".into() },
             Event::End,
-            Event::Log { line: "\u{1e}{}".into() },
+            Event::Log { line: "\u{1e}{}".into(), warning: true },
+            Event::Demand {
+                devices: vec![DeviceDemand { device: "CPU".into(), weights: 1, keys_values: 2, compute: 3 }],
+            },
+            Event::Kept { path: "a b\n.json".into() },
             Event::Beat { activity: 7 },
         ] {
             let line = event.to_line();

@@ -8,8 +8,9 @@ mod child;
 mod event;
 mod parent;
 mod place;
+mod step;
 
-pub use child::{Reporter, begin, log, supervisor};
-pub use event::{Event, EventUnit};
+pub use child::{Reporter, begin, log, supervisor, tell_demand, tell_kept};
+pub use event::{DeviceDemand, Event, EventUnit};
 pub use parent::{Outcome, Screen, supervise};
 pub use place::{Place, Stall};

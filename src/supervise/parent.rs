@@ -163,7 +163,7 @@ impl Watch {
             Event::Update { done, total } => screen.update(done, total),
             Event::Name { what } => screen.name(&what),
             Event::End => screen.end(),
-            Event::Log { .. } | Event::Beat { .. } => {}
+            Event::Log { .. } | Event::Beat { .. } | Event::Demand { .. } | Event::Kept { .. } => {}
         }
     }
 
@@ -188,9 +188,9 @@ impl Watch {
             (None, signal) => {
                 let signal = signal.unwrap_or(0);
                 let name = sys::signal_name(signal);
-                let (place, lines) = (&self.place, self.place.last_lines());
+                let (place, lines, kept) = (&self.place, self.place.last_lines(), self.place.kept());
                 let message = format!(
-                    "llama.cpp or a driver ended the process {place}: signal {signal} ({name}){lines}"
+                    "llama.cpp or a driver ended the process {place}: signal {signal} ({name}){lines}{kept}"
                 );
                 Outcome::Crashed { signal, message }
             }

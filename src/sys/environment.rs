@@ -25,6 +25,18 @@ pub fn remove_empty_variables(prefix: &str) {
     }
 }
 
+/// Gives the variable `name` the value `value` where `instead` is set, which is then removed. To be called as
+/// [`set_unset_variable`].
+pub fn replace_variable(instead: &str, name: &str, value: &str) {
+    if env::var_os(instead).is_some() {
+        // SAFETY: as in `set_unset_variable`.
+        unsafe {
+            env::remove_var(instead);
+            env::set_var(name, value);
+        }
+    }
+}
+
 /// Ends the process at once, without running what C and C++ libraries have registered for its end.
 pub fn exit_at_once(code: u8) -> ! {
     // SAFETY: ends the process; what Rust has buffered is the caller's to flush.

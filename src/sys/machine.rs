@@ -2,7 +2,7 @@
 
 use std::collections::BTreeSet;
 use std::fs;
-use std::path::{Path, PathBuf};
+use std::path::Path;
 
 /// Threads to compute with: one a physical core, but no more than affinity and control group allow.
 pub fn usable_cores() -> u32 {
@@ -34,31 +34,6 @@ fn physical_cores(system: &Path, cpus: &[usize]) -> Option<u32> {
     };
     let cores = cpus.iter().map(siblings).collect::<Option<BTreeSet<String>>>()?;
     u32::try_from(cores.len()).ok()
-}
-
-/// Bytes of memory that this process can still get without the system swapping; `None` where it does not tell.
-pub fn available_memory() -> Option<u64> {
-    let text = fs::read_to_string("/proc/meminfo").ok()?;
-    let line = text.lines().find_map(|line| line.strip_prefix("MemAvailable:"))?;
-    let system = line.trim().strip_suffix("kB")?.trim().parse::<u64>().ok()?.checked_mul(1024)?;
-    Some(control_group_memory().map_or(system, |group| group.min(system)))
-}
-
-/// What the control group of this process (version 2) still allows.
-fn control_group_memory() -> Option<u64> {
-    let groups = fs::read_to_string("/proc/self/cgroup").ok()?;
-    let path = groups.lines().find_map(|line| line.strip_prefix("0::/"))?;
-    let root = Path::new("/sys/fs/cgroup");
-    let read =
-        |folder: &Path, file: &str| fs::read_to_string(folder.join(file)).ok()?.trim().parse::<u64>().ok();
-    let folders: Vec<PathBuf> = root.join(path).ancestors().map(Path::to_owned).collect();
-    folders
-        .iter()
-        .take_while(|folder| folder.starts_with(root))
-        .filter_map(|folder| {
-            Some(read(folder, "memory.max")?.saturating_sub(read(folder, "memory.current")?))
-        })
-        .min()
 }
 
 #[cfg(test)]

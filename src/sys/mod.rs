@@ -10,6 +10,8 @@ compile_error!(
 );
 
 mod atomic_file;
+#[cfg(feature = "llama")]
+mod available;
 mod bounded;
 mod copy;
 mod descriptors;
@@ -37,12 +39,14 @@ mod space;
 mod staging;
 
 pub use atomic_file::{AtomicFile, check_target, check_targets, commit_all, write_atomic};
+#[cfg(feature = "llama")]
+pub use available::available_memory;
 pub use bounded::read_bounded;
 pub use copy::{Copier, CopyError};
 pub use descriptors::ensure_descriptors;
 pub use direct::{DiskBlock, DiskFile, Way};
 #[cfg(feature = "llama")]
-pub use environment::{exit_at_once, remove_empty_variables, set_unset_variable};
+pub use environment::{exit_at_once, remove_empty_variables, replace_variable, set_unset_variable};
 pub use error::FileError;
 pub use file_id::{FileId, FileState};
 pub use folder::{folder_of, name_of};
@@ -50,7 +54,7 @@ pub use interrupt::{catch_interrupts, interrupts, leave_repeated_interrupts};
 pub use left_alone::LeftAlone;
 pub use leftovers::{Leftovers, remove_leftovers};
 #[cfg(feature = "llama")]
-pub use machine::{available_memory, usable_cores};
+pub use machine::usable_cores;
 pub use memory::{forget_peak_memory, peak_memory};
 pub use page_cache::{advise_once, advise_soon, begin_writing, drop_pages, write_out};
 pub use part_file::PartFile;

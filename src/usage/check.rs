@@ -130,6 +130,7 @@ impl LayerUsage {
             return Err(format!("layer {}: the corpora do not add up to the total", self.layer));
         }
         self.check_half()?;
+        self.check_exact()?;
         let close = |a: &f64, b: &f64| (a - b).abs() <= 1e-9 * a.abs().max(b.abs()).max(1.0);
         match (&joined.weight, &self.total.weight) {
             (Some(a), Some(b)) if !a.iter().zip(b).all(|(a, b)| close(a, b)) => Err(format!(

@@ -2,7 +2,7 @@
 //!
 //! Schema `moeslice.usage/1`. The same model, texts and settings give the same bytes but for `run`.
 
-use super::{ExpertSums, HeldOut};
+use super::{ExactSums, ExpertSums, HeldOut, Part};
 use crate::digest;
 use crate::gguf::MAGIC;
 use crate::json::{DocumentError, Format, without_mark};
@@ -108,6 +108,9 @@ pub struct Run {
     pub chat_date: Option<String>,
     /// Seconds from the first to the last window, loading not included.
     pub wall_seconds: f64,
+    /// Which part of a run this is; absent for a whole one.
+    #[serde(default, skip_serializing_if = "Option::is_none")]
+    pub part: Option<Part>,
     /// The runs whose usages were merged into this one; the figures above are then those of the first, and
     /// `wall_seconds` is the sum of all.
     #[serde(default, skip_serializing_if = "Vec::is_empty")]
@@ -171,6 +174,13 @@ pub struct LayerUsage {
         deserialize_with = "crate::json::unique_keys::deserialize_some"
     )]
     pub half: Option<BTreeMap<String, ExpertSums>>,
+    /// Of a part of a run: what each corpus has in the first half of its windows, and in the second, without rounding.
+    #[serde(
+        default,
+        skip_serializing_if = "Option::is_none",
+        deserialize_with = "crate::json::unique_keys::deserialize_some"
+    )]
+    pub exact: Option<BTreeMap<String, [ExactSums; 2]>>,
 }
 
 impl ProfiledModel {
@@ -302,7 +312,7 @@ impl LayerUsage {
         for sums in corpora.values() {
             total.add(sums).expect("what was computed token by token adds up in 64 bits");
         }
-        LayerUsage { layer, n_expert_used, total, corpora, half: None }
+        LayerUsage { layer, n_expert_used, total, corpora, half: None, exact: None }
     }
 }
 

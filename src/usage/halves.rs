@@ -42,7 +42,14 @@ impl LayerUsage {
     fn with(&self, corpora: BTreeMap<String, ExpertSums>) -> Option<LayerUsage> {
         let mut total = ExpertSums::zero(self.total.count.len(), self.total.weight.is_some());
         corpora.values().try_for_each(|sums| total.add(sums))?;
-        Some(LayerUsage { layer: self.layer, n_expert_used: self.n_expert_used, total, corpora, half: None })
+        Some(LayerUsage {
+            layer: self.layer,
+            n_expert_used: self.n_expert_used,
+            total,
+            corpora,
+            half: None,
+            exact: None,
+        })
     }
 
     /// Checks the first half of the windows against all of them.

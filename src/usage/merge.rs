@@ -1,5 +1,6 @@
 //! Joins usages of one model: what was profiled apart counts together.
 
+use super::parts::{self, PartError};
 use super::{Corpus, ExpertSums, LayerUsage, Run, Usage};
 use crate::moe::RouterMatch;
 use std::collections::{BTreeMap, BTreeSet};
@@ -80,6 +81,9 @@ pub enum MergeError {
         /// The file in the second.
         file: String,
     },
+    /// Parts of a run that do not make it whole.
+    #[error(transparent)]
+    Part(#[from] PartError),
     /// More than can be counted.
     #[error("layer {layer}: the counts overflow when {} is added", path.display())]
     Overflow {
@@ -92,6 +96,8 @@ pub enum MergeError {
 
 /// Joins usages that [`Usage::check`] holds for; the paths serve the messages alone.
 ///
+/// The parts of a run ([`Run::part`]) become that run first.
+///
 /// Corpora of the same name are added, in the order in which they were given. A text must not count twice: it does
 /// when two usages have it in corpora of the same name, or have corpora of the very same texts. Gate weights stay
 /// when every usage has them.
@@ -99,6 +105,11 @@ pub enum MergeError {
 /// # Errors
 /// When the usages are not of one model, or count the same text.
 pub fn merge(usages: &[(PathBuf, Usage)]) -> Result<Merged, MergeError> {
+    let had_parts = usages.iter().any(|(_, usage)| usage.run.part.is_some());
+    let usages = &parts::joined(usages)?;
+    if let ([(_, whole)], true) = (usages.as_slice(), had_parts) {
+        return Ok(Merged { usage: whole.clone(), remarks: vec![] });
+    }
     let Some(((first_path, first), rest)) = usages.split_first() else { return Err(MergeError::Nothing) };
     let mut remarks = vec![];
     for (path, usage) in rest {
@@ -159,6 +170,7 @@ pub fn merge(usages: &[(PathBuf, Usage)]) -> Result<Merged, MergeError> {
             total,
             corpora: sums,
             half,
+            exact: None,
         });
     }
     let usage = Usage {

@@ -32,7 +32,8 @@ pub fn open(path: &Path, model: &MoeModel) -> Result<Imported, OpenError> {
     }
     let usage = Usage::read(path)?;
     let model_match = usage.model_match(&model.identity, path, model.path())?;
+    let remarks = [model_match.remark().map(str::to_owned), usage.incomplete()];
     let remarks =
-        model_match.remark().map(|remark| format!("{}: {remark}", path.display())).into_iter().collect();
+        remarks.into_iter().flatten().map(|remark| format!("{}: {remark}", path.display())).collect();
     Ok(Imported { usage, remarks })
 }

@@ -24,7 +24,7 @@ pub(crate) fn usage(n_expert_used: u32, corpora: &[(&str, u64)], layers: &[(u32,
             parts.iter().for_each(|part| total.add(part).expect("counts of a test are small"));
             let corpora: BTreeMap<_, _> =
                 corpora.iter().map(|(name, _)| (*name).to_owned()).zip(parts).collect();
-            LayerUsage { layer: *layer, n_expert_used, total, corpora, half: None }
+            LayerUsage { layer: *layer, n_expert_used, total, corpora, half: None, exact: None }
         })
         .collect();
     let expert_layers: Vec<u32> = layers.iter().map(|layer| layer.layer).collect();

@@ -3,6 +3,7 @@
 use crate::arch::ProfilePass;
 use crate::llama::{ContextOptions, ContextSettings, Model, ModelPart, PassOutputs, max_sequences};
 use crate::moe::Experts;
+use crate::preflight::Wanted;
 use thiserror::Error;
 
 /// Whether the windows of a batch share one store of keys and values.
@@ -129,6 +130,11 @@ impl PassConfig {
         let part = if states { ModelPart::TrunkWithStates } else { ModelPart::Trunk };
         let sizes = Sizes::new(options, needs, outputs, abilities);
         Ok(PassConfig { context: sizes.context(options, outputs, part), causal, headless })
+    }
+
+    /// What [`Runner`](super::Runner) makes of it.
+    pub fn wanted(&self) -> Wanted {
+        Wanted::all_outputs(self.context.clone())
     }
 }
 

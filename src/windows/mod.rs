@@ -14,5 +14,5 @@ mod tokenize;
 pub use config::{KvUnified, NoPass, PassConfig, PassNeeds, WindowOptions};
 pub use cut::{CorpusPart, Cut, Window, Windows};
 pub(crate) use rows::{fill_rows, for_rows};
-pub use runner::{Computed, PassError, Piece, Runner, WindowObserver, count_batches};
+pub use runner::{Computed, PassError, Piece, Runner, WindowObserver, count_batches, groups};
 pub use tokenize::TokenizeError;

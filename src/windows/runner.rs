@@ -4,6 +4,7 @@ use super::config::PassConfig;
 use super::cut::Window;
 use crate::llama::{Batch, Context, LlamaError, Model, ObserveError, Observer, Token};
 use crate::progress::{Interrupt, Progress};
+use std::ops::Range;
 use thiserror::Error;
 
 /// An observer that is told what the graph is about to compute, and when it is computed.
@@ -73,14 +74,24 @@ fn fit(windows: &[Window], n_batch: usize, n_seq: usize) -> usize {
 }
 
 /// The batches that [`Runner::run`] makes of `windows`.
-pub fn count_batches(config: &PassConfig, mut windows: &[Window]) -> u64 {
+pub fn count_batches(config: &PassConfig, windows: &[Window]) -> u64 {
+    let n_batch = config.context.n_batch.max(1) as usize;
+    let slices = |group: Range<usize>| windows[group.start].tokens.len().div_ceil(n_batch).max(1) as u64;
+    groups(config, windows).into_iter().map(slices).sum()
+}
+
+/// Places of the windows that [`Runner::run`] puts into one batch each. A window that is longer than a batch is a group of its
+/// own.
+pub fn groups(config: &PassConfig, windows: &[Window]) -> Vec<Range<usize>> {
     let (n_batch, n_seq) = (config.context.n_batch.max(1) as usize, config.context.n_seq as usize);
-    let mut batches = 0;
-    while let Some(window) = windows.first() {
-        batches += window.tokens.len().div_ceil(n_batch).max(1) as u64;
-        windows = &windows[fit(windows, n_batch, n_seq)..];
+    let mut groups = Vec::new();
+    let mut begin = 0;
+    while let Some(rest) = windows.get(begin..).filter(|rest| !rest.is_empty()) {
+        let end = begin + fit(rest, n_batch, n_seq);
+        groups.push(begin..end);
+        begin = end;
     }
-    batches
+    groups
 }
 
 /// Runs windows through a model.
@@ -217,7 +228,7 @@ impl<'m, 'p> Runner<'m, 'p> {
     }
 
     /// Appends tokens of the window `index`, which is in `sequence`, to the batch.
-    fn push(&mut self, (index, sequence): (usize, usize), window: &Window, tokens: std::ops::Range<usize>) {
+    fn push(&mut self, (index, sequence): (usize, usize), window: &Window, tokens: Range<usize>) {
         let position = u32::try_from(tokens.start).expect("a window has fewer than 2^32 tokens");
         let sequence = u32::try_from(sequence).expect("a batch has few sequences");
         self.pieces.push(Piece { window: index, position, index: self.batch.len(), n_tokens: tokens.len() });

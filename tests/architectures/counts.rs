@@ -82,6 +82,7 @@ fn run_profile(subject: &Subject, model: &Model, shape: Shape, weights: bool, mt
         generate: None,
         lm_head: shape.head,
         mtp,
+        share: None,
     };
     let file = CorpusFile { path: "text".into(), bytes: 0, sha256: String::new(), left_out: 0 };
     let corpus = CorpusText {

@@ -62,6 +62,10 @@ fn bench_runs_as_llama_bench_does_unless_it_is_told_otherwise() {
     let mut by_variables = bench();
     by_variables.env("LLAMA_ARG_NO_REPACK", "0").env("LLAMA_ARG_NO_KV_OFFLOAD", "false");
     assert_eq!(settings(&row(&mut by_variables))[..2], other[..2]);
+    assert_eq!(settings(&row(by_variables.args(["--repack", "-kvo"])))[..2], usual[..2]);
+    let mut by_variables = bench();
+    by_variables.env("LLAMA_ARG_REPACK", "off").env("LLAMA_ARG_KV_OFFLOAD", "disabled");
+    assert_eq!(settings(&row(&mut by_variables))[..2], other[..2]);
 }
 
 #[test]

@@ -90,7 +90,7 @@ fn too_little_memory_tells_what_was_asked_and_what_is_free() {
     let at = |name: &str| folder.path().join(name);
     fs::write(at("t.txt"), text(300)).unwrap();
     let script = format!(
-        "ulimit -v 3000000; exec {} profile -q -dev none -t 1 -c 4194304 -b 64 -m {} -f {} -o {}",
+        "ulimit -v 3000000; exec {} profile -q -dev none -t 1 -c 4194304 -b 64 --no-memory-check -m {} -f {} -o {}",
         env!("CARGO_BIN_EXE_moeslice"),
         demo().display(),
         at("t.txt").display(),
@@ -121,6 +121,9 @@ fn flags_and_values_of_llama_cpp_are_taken_as_it_takes_them() {
     }
     let quantised = usage_with(&["-ctk", "q8_0", "-ctv", "q8_0", "-fa", "on"], &[]);
     assert_ne!(counts(&quantised, 3, ""), counts(&plain, 3, ""), "keys and values are rounded");
+    let unified = |variables| usage_with(&["-c", "64"], variables)["run"]["kv_unified"].clone();
+    assert_eq!(unified(&[("LLAMA_ARG_KV_UNIFIED", "on")]), true);
+    assert_eq!(unified(&[("LLAMA_ARG_KV_UNIFIED", "on"), ("LLAMA_ARG_NO_KV_UNIFIED", "1")]), false);
     let bos = usage_with(&["--override-kv", "tokenizer.ggml.add_bos_token=bool:true"], &[]);
     assert_ne!(counts(&bos, 0, ""), counts(&plain, 0, ""), "the model begins with a token of its own");
 }
@@ -154,6 +157,21 @@ fn downloaded_model_is_found_by_its_repository() {
     command.args(["profile", "-q", "-dev", "none", "-t", "1", "-hf", "me/demo-GGUF:Q8_0", "-o", "-", "-f"]);
     let usage: Value = serde_json::from_str(&succeeds(command.arg(at("t.txt")))).unwrap();
     assert_eq!(usage["model"]["file"], "demo-Q8_0.gguf");
+
+    let by_variables = |repository: &str, more: &[&str]| {
+        let mut command = moeslice();
+        command.env("HF_HUB_CACHE", at("cache")).env_remove("LLAMA_CACHE");
+        command.env("LLAMA_ARG_HF_REPO", repository).env("LLAMA_ARG_HF_FILE", "demo-Q8_0.gguf");
+        command.args(["profile", "-q", "-dev", "none", "-t", "1", "-o", "-"]).args(more);
+        command.arg("-f").arg(at("t.txt"));
+        command
+    };
+    assert!(succeeds(&mut by_variables("me/demo-GGUF", &[])).contains("demo-Q8_0.gguf"));
+    refuses(&mut by_variables("nobody/nothing", &[]), 2, &["nobody/nothing", "hf download"]);
+    // What is named on the command line comes first, and commands without a model need none.
+    let demo = demo().display().to_string();
+    assert!(succeeds(&mut by_variables("nobody/nothing", &["-m", &demo])).contains("moeslice-demo"));
+    succeeds(moeslice().env("LLAMA_ARG_HF_REPO", "nobody/nothing").args(["inspect", &demo]));
 }
 
 #[test]

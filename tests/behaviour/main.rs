@@ -13,10 +13,13 @@ mod kill;
 #[cfg(feature = "llama")]
 mod machine;
 #[cfg(feature = "llama")]
+mod memory;
+#[cfg(feature = "llama")]
 #[path = "../support/mod.rs"]
 mod models;
 #[cfg(feature = "llama")]
 mod mtp;
+mod parts;
 #[cfg(feature = "llama")]
 mod profile;
 mod prune;

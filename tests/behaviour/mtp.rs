@@ -180,6 +180,18 @@ fn usage_of_mtp_block_can_be_read_whatever_the_texts_are() {
     succeeds(&mut on("profile", &at("m.gguf"), &one));
     assert_eq!(layers_of(&at("one.json")), [1, 2], "the block has no counts");
     succeeds(moeslice().arg("report").arg(at("one.json")));
+    // Windows in slices, in the block too: no buffer is larger than a batch.
+    let counts = |name: &str, more: &[&str]| {
+        let output = at(name).display().to_string();
+        succeeds(
+            on("profile", &at("m.gguf"), &["-f", &at("t.txt").display().to_string(), "-o", &output])
+                .args(more),
+        );
+        json(&at(name))
+    };
+    let (whole, sliced) = (counts("w.json", &["-ub", "8"]), counts("s.json", &["-ub", "8", "-b", "8"]));
+    assert_eq!(sliced["run"]["batch_size"], 8);
+    assert_eq!(whole["layers"], sliced["layers"]);
     // One corpus of such windows beside another: a text of one token.
     fs::write(at("s.txt"), "abcde").unwrap();
     let two = ["-f", &name("t.txt"), "-f", &name("s.txt"), "-o", &name("two.json")];

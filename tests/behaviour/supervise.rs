@@ -11,6 +11,10 @@ use std::time::{Duration, Instant};
 
 /// A profile that runs for a long time, at `-t 1`, with its stderr at hand.
 fn long_profile(folder: &Path, more: &[&str]) -> Child {
+    long("profile", folder, more)
+}
+
+fn long(command: &str, folder: &Path, more: &[&str]) -> Child {
     let text: String = ["dev", "pm", "family"]
         .iter()
         .flat_map(|corpus| fs::read_dir(repository("corpora").join(corpus)).unwrap())
@@ -18,11 +22,11 @@ fn long_profile(folder: &Path, more: &[&str]) -> Child {
         .collect();
     fs::write(folder.join("text.txt"), text.repeat(20)).unwrap();
     // A shell starts its background jobs with interrupts ignored, and so the tests in them; the program respects that.
-    let mut command = Command::new("env");
-    command.args(["--default-signal=INT", env!("CARGO_BIN_EXE_moeslice")]);
-    command.args(["profile", "-dev", "none", "-t", "1", "-c", "64", "-b", "64", "-m"]).arg(demo());
-    command.arg("-f").arg(folder.join("text.txt")).arg("-o").arg(folder.join("u.json")).args(more);
-    command.stderr(Stdio::piped()).spawn().expect("the program starts")
+    let mut run = Command::new("env");
+    run.args(["--default-signal=INT", env!("CARGO_BIN_EXE_moeslice"), command]);
+    run.args(["-dev", "none", "-t", "1", "-c", "64", "-b", "64", "-m"]).arg(demo());
+    run.arg("-f").arg(folder.join("text.txt")).arg("-o").arg(folder.join("u.json")).args(more);
+    run.stderr(Stdio::piped()).spawn().expect("the program starts")
 }
 
 /// The process that `parent` supervises, once it computes: it has used so many ticks of the processor.
@@ -73,12 +77,35 @@ fn stopped_child_ends_command_with_code_4_and_is_killed() {
     signal(child, "STOP");
     let (code, stderr) = end(parent);
     assert_eq!(code, Some(4), "{stderr}");
-    for part in
-        ["nothing has gone on for", "while", &format!("process {child}"), "stopped by a signal", "-ub 64"]
-    {
+    for part in [
+        "nothing has gone on for",
+        "while",
+        &format!("process {child}"),
+        "stopped by a signal",
+        "-ub 64",
+        "no file was written",
+    ] {
         assert!(stderr.contains(part), "{part:?} is missing in {stderr}");
     }
     assert!(is_gone(child) && !folder.path().join("u.json").exists());
+}
+
+#[test]
+fn stalled_trace_says_what_is_kept() {
+    let folder = folder();
+    let part = folder.path().join("u.json.part");
+    let parent = long("trace", folder.path(), &["--stall-timeout", "5"]);
+    let child = child_of(&parent);
+    let begin = Instant::now();
+    while fs::metadata(&part).map_or(0, |found| found.len()) == 0 {
+        assert!(begin.elapsed() < Duration::from_secs(120), "nothing is recorded");
+        sleep(Duration::from_millis(20));
+    }
+    signal(child, "STOP");
+    let (code, stderr) = end(parent);
+    assert_eq!(code, Some(4), "{stderr}");
+    assert!(stderr.contains(&format!("what was finished is kept: {}", part.display())), "{stderr}");
+    assert!(stderr.contains("while recording") && !stderr.contains("llama_"), "{stderr}");
 }
 
 #[test]
@@ -151,7 +178,19 @@ fn memory_beyond_a_limit_is_an_error_and_not_a_crash() {
     let mut command = Command::new("sh");
     command.arg("-c").arg("ulimit -v 1500000; exec \"$@\"").arg("sh").arg(env!("CARGO_BIN_EXE_moeslice"));
     command
-        .args(["profile", "-q", "-dev", "none", "-t", "1", "-c", "4194304", "--lm-head", "-m"])
+        .args([
+            "profile",
+            "-q",
+            "-dev",
+            "none",
+            "-t",
+            "1",
+            "-c",
+            "4194304",
+            "--lm-head",
+            "--no-memory-check",
+            "-m",
+        ])
         .arg(demo());
     command.arg("-f").arg(folder.path().join("t.txt")).arg("-o").arg(folder.path().join("u.json"));
     let output = command.output().unwrap();

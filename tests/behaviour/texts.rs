@@ -90,6 +90,37 @@ fn runs_without_a_break_are_tokenized_or_refused_by_name() {
     );
 }
 
+/// A model whose vocabulary has no tokens for bytes, and none for what is unknown.
+#[test]
+fn text_that_the_vocabulary_cannot_spell_is_refused_by_name() {
+    let folder = folder();
+    let at = |name: &str| folder.path().join(name);
+    fs::write(at("odd.txt"), "Z \u{301}!\n".repeat(50)).unwrap();
+    let mut command = profile(&demo(), &at("u.json"));
+    command.args(["--override-kv", "tokenizer.ggml.pre=str:soprano", "-f"]).arg(at("odd.txt"));
+    refuses(&mut command, 3, &["odd.txt", "has no tokens for a part of it"]);
+}
+
+#[test]
+fn folder_of_many_files_is_read_whole() {
+    let folder = folder();
+    let texts = folder.path().join("texts");
+    for part in 0..40 {
+        let part = texts.join(part.to_string());
+        fs::create_dir_all(&part).unwrap();
+        (0..500).for_each(|at| fs::write(part.join(format!("{at}.txt")), "one line\n").unwrap());
+    }
+    // Seconds of the processor, several times as many as it takes when each file is looked at once.
+    let script = "ulimit -t 60; exec \"$0\" -q profile -dev none -t 1 -m \"$1\" -f \"$2\" --dry-run --json";
+    let mut command = assert_cmd::Command::new("bash");
+    command.args(["-c", script, env!("CARGO_BIN_EXE_moeslice")]).arg(demo()).arg(&texts);
+    let outline: serde_json::Value = serde_json::from_str(&succeeds(&mut command)).unwrap();
+    assert_eq!(
+        (&outline["rows"][0]["files"], &outline["rows"][0]["windows"]),
+        (&20_000.into(), &20_000.into())
+    );
+}
+
 #[test]
 fn text_of_a_pipe_counts_as_that_of_a_file() {
     let folder = folder();
@@ -206,6 +237,10 @@ fn dry_run_and_show_text_write_nothing_and_say_what_would_run() {
     assert_eq!(outline["rows"][0]["tokens"], usage["corpora"][0]["tokens"]);
     assert_eq!(outline["batch_size"], usage["run"]["batch_size"]);
     assert_eq!((&outline["rows"][0]["windows"], &outline["batches"]), (&2.into(), &1.into()));
+    let bos = ["--dry-run", "--json", "--override-kv", "tokenizer.ggml.add_bos_token=bool:true"];
+    let with_bos: serde_json::Value = serde_json::from_str(&with(&bos)).unwrap();
+    let tokens = |outline: &serde_json::Value| outline["rows"][0]["tokens"].as_u64().unwrap();
+    assert_eq!(tokens(&with_bos), tokens(&outline) + 2, "one before each conversation, as in a run");
     let text = with(&["--dry-run"]);
     assert!(text.contains("windows of 128 tokens, in 1 batches") && text.contains("CPU"), "{text}");
     refuses(moeslice().args(["profile", "-f", "t.txt", "-m"]).arg(demo()), 2, &["--output"]);

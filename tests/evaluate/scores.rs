@@ -104,7 +104,8 @@ fn compare(model: &Model, experts: &Experts) {
     let ours = ours.finish().unwrap();
     assert_eq!(ours.len(), theirs.sums.len());
     for (il, theirs) in &theirs.sums {
-        let pairs = ours[il][0].columns().into_iter().zip(theirs.columns());
+        let ours = ours[il][0].rounded();
+        let pairs = ours.columns().into_iter().zip(theirs.columns());
         for ((name, ours), (_, theirs)) in pairs {
             assert!(ours.iter().any(|&value| value > 0.0), "layer {il}, {name}");
             for (expert, (a, b)) in ours.iter().zip(theirs).enumerate() {

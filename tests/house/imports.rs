@@ -5,7 +5,7 @@ use std::collections::{BTreeMap, BTreeSet};
 use std::path::{Path, PathBuf};
 
 /// The rooms in the order of knowledge: each may use those before it.
-pub const ORDER: [&str; 30] = [
+pub const ORDER: [&str; 31] = [
     "units",
     "random",
     "progress",
@@ -23,6 +23,7 @@ pub const ORDER: [&str; 30] = [
     "cache",
     "replay",
     "llama",
+    "preflight",
     "corpus",
     "windows",
     "profile",

@@ -7,7 +7,7 @@ use crate::console::{Console, print, print_styled};
 use crate::flags::llama::LlamaFlags;
 use crate::flags::selection::{SelectionFlags, open_usage};
 use crate::gguf;
-use crate::llama::Placement;
+use crate::llama::{Model, Placement};
 use crate::moe::{MoeModel, ShardPolicy};
 use crate::plan::KeepTarget;
 use crate::progress::{Interrupt, Unit, stage};
@@ -92,6 +92,14 @@ pub fn bench(args: &BenchArgs, console: Console) -> Result<(), Failure> {
         n_cpu_moe: args.llama.n_cpu_moe.unwrap_or(0),
         settings: args.llama.settings(interrupt),
     };
+    if !args.llama.no_memory_check {
+        // One model is in memory at a time.
+        for Subject { path, placement, .. } in &subjects {
+            let mut contexts = |_: &Model| Ok(vec![bench::bench_contexts(&options)]);
+            let demand = args.llama.demand(backend, path, placement, &mut contexts, (console, interrupt))?;
+            demand.map_or(Ok(()), |demand| args.llama.check_memory(path, &demand, console))?;
+        }
+    }
     let benches = stage(&mut *console.progress(), "benching", Unit::Tokens, |progress| {
         bench::bench(backend, &subjects, &options, progress)
     });

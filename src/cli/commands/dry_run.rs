@@ -1,16 +1,18 @@
 //! `moeslice profile --dry-run` and `--show-text`: what would run, and what the model would read.
 
-use crate::console::failure::Failure;
+use crate::console::failure::{Failure, with_hint};
 use crate::console::{Console, print, print_json, print_styled};
 use crate::corpus::{Content, CorpusText};
 use crate::flags::llama::LlamaFlags;
-use crate::llama::{Device, Model, Placement};
+use crate::flags::loading::Placed;
+use crate::flags::preflight::free_on;
+use crate::llama::{LlamaError, Model};
 use crate::moe::MoeModel;
-use crate::profile::{Outline, ProfileOptions, outline};
-use crate::progress::Silent;
-use crate::report::fitting;
+use crate::preflight::DoesNotFit;
+use crate::profile::{Outline, ProfileOptions, outline, profile_contexts};
+use crate::report::{MemoryRow, fitting};
+use crate::sys::available_memory;
 use crate::units::ByteCount;
-use crate::windows::KvUnified;
 use clap::Args;
 use serde::Serialize;
 
@@ -61,7 +63,7 @@ struct DeviceRow {
     memory_total: u64,
 }
 
-/// Prints what a profile would run. Of the model, the vocabulary alone is loaded.
+/// Prints what a profile would run. The model is planned alone.
 pub fn dry_run(
     model: &MoeModel,
     corpora: &[CorpusText],
@@ -70,25 +72,26 @@ pub fn dry_run(
     look: LookFlags,
     console: Console,
 ) -> Result<(), Failure> {
-    let backend = flags.start()?;
-    let placement = flags.placement(backend, console)?;
-    let devices = flags.devices(backend, &placement);
     let ctx_size = options.windows.ctx_size;
-    let vocabulary = Placement { devices: Some(Vec::new()), vocab_only: true, ..Placement::default() };
-    let first = model.files().next().unwrap_or(model.path());
+    let Placed { backend, devices, path, placement } =
+        flags.place(model, options.mtp && model.experts.mtp_that_runs().is_some(), console)?;
+    let mut found = None;
+    let mut contexts = |planned: &Model| {
+        found = Some(outline(planned, &model.experts, corpora, options)?);
+        let contexts = profile_contexts(planned, &model.experts, corpora, options);
+        Ok(vec![contexts.map_err(Failure::input)?])
+    };
     let interrupt = options.windows.settings.interrupt;
-    let loaded = Model::load(backend, first, &vocabulary, &mut Silent, interrupt).map_err(Failure::input)?;
-    let mut options = options.clone();
-    if options.windows.kv_unified == KvUnified::Auto && devices.iter().any(Device::is_gpu) {
-        // What auto would find with the model on these devices.
-        options.windows.kv_unified = KvUnified::On;
-    }
-    let found = outline(&loaded, &model.experts, corpora, &options)?;
+    let demand = flags.plan(backend, path, &placement, &mut contexts, interrupt).map_err(not_loaded)?;
+    let free = available_memory();
+    let (lacks, remarks) = demand.check(free);
+    let memory = MemoryRow::of(&demand, free);
+    let found = found.expect("the model was planned");
     let devices: Vec<DeviceRow> = devices
         .into_iter()
         .map(|device| DeviceRow {
+            memory_free: free_on(&device),
             name: device.name,
-            memory_free: device.memory_free,
             memory_total: device.memory_total,
         })
         .collect();
@@ -107,6 +110,7 @@ pub fn dry_run(
         return Ok(print_json(&serde_json::json!({
             "rows": rows, "ctx_size": ctx_size, "batches": batches, "batch_size": batch_size,
             "ubatch_size": ubatch_size, "answers": answers, "model_bytes": model_bytes, "devices": devices,
+            "memory": memory, "fits": lacks.is_empty(),
         }))?);
     }
     let lines: Vec<Vec<String>> = rows
@@ -120,13 +124,24 @@ pub fn dry_run(
     if let Some(most) = options.generate {
         text.push_str(&format!("{answers} answers of up to {most} tokens\n"));
     }
-    let devices: Vec<String> = devices
-        .into_iter()
-        .map(|device| {
-            let (free, total) = (ByteCount(device.memory_free), ByteCount(device.memory_total));
-            format!("{} ({free} free of {total})", device.name)
-        })
-        .collect();
+    let devices: Vec<String> = devices.into_iter().map(|device| device.name).collect();
     text.push_str(&format!("the model has {}, to run on {}\n", ByteCount(model_bytes), devices.join(", ")));
-    Ok(print_styled(&text)?)
+    text.push('\n');
+    text.push_str(&MemoryRow::table(&memory, &console.style()));
+    print_styled(&text)?;
+    remarks.iter().for_each(|text| console.remark(text));
+    if !lacks.is_empty() {
+        console.remark(&with_hint(&DoesNotFit { path: path.to_owned(), lacks }.into()));
+    }
+    Ok(())
+}
+
+/// A model that cannot be planned cannot be loaded.
+fn not_loaded(failure: Failure) -> Failure {
+    match failure {
+        Failure::Running(error) if matches!(error.downcast_ref(), Some(LlamaError::Load { .. })) => {
+            Failure::Input(error)
+        }
+        failure => failure,
+    }
 }

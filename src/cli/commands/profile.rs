@@ -8,11 +8,13 @@ use crate::corpus::CorpusText;
 use crate::flags::llama::LlamaFlags;
 use crate::flags::loading::Loaded;
 use crate::flags::mtp::{Mtp, MtpFlag};
+use crate::flags::preflight::Contexts;
 use crate::flags::texts::TextFlags;
 use crate::gguf;
+use crate::llama::Model;
 use crate::moe::{LayerKind, MoeModel};
 use crate::plan::PlanError;
-use crate::profile::{self, ProfileOptions};
+use crate::profile::{self, ProfileOptions, Share};
 use crate::progress::{Interrupt, Unit, stage};
 use crate::sys::catch_interrupts;
 use crate::usage::Usage;
@@ -30,6 +32,9 @@ pub struct ProfileArgs {
     pub output: Option<PathBuf>,
     #[command(flatten)]
     pub look: LookFlags,
+    /// Compute part I of N alone, every Nth batch; `merge` makes one usage of the parts
+    #[arg(long, value_name = "I/N", value_parser = share, conflicts_with = "generate")]
+    pub part: Option<Share>,
     /// Replace an existing output
     #[arg(long)]
     pub force: bool,
@@ -39,6 +44,16 @@ pub struct ProfileArgs {
     pub texts: TextFlags,
     #[command(flatten)]
     pub llama: LlamaFlags,
+}
+
+/// A part, such as 2/4.
+fn share(text: &str) -> Result<Share, String> {
+    let parse = |number: &str| number.parse::<u32>().ok();
+    let share = text.split_once('/').and_then(|(index, of)| Some((parse(index)?, parse(of)?)));
+    let share = share.filter(|(index, of)| (1..=*of).contains(index) && *of <= 1 << 16);
+    share
+        .map(|(index, of)| Share { index, of })
+        .ok_or_else(|| "expected a part and how many there are, such as 2/4".into())
 }
 
 /// Runs `profile`.
@@ -58,10 +73,20 @@ pub fn profile(args: &ProfileArgs, console: Console) -> Result<(), Failure> {
     }
     let interrupt = catch_interrupts();
     if args.look.dry_run {
-        let options = options(&model.file, &args.texts, &args.llama, args.mtp, interrupt);
+        let options = ProfileOptions {
+            share: args.part,
+            ..options(&model.file, &args.texts, &args.llama, args.mtp, interrupt)
+        };
         return dry_run::dry_run(&model, &corpora, &args.llama, &options, args.look, console);
     }
-    let (usage, _) = run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
+    let (texts, llama, how) = (&args.texts, &args.llama, (args.mtp, args.part));
+    let nothing = &mut |_: &Model| Ok(Vec::new());
+    let (usage, _) = run_profile(&model, &corpora, texts, llama, how, (console, interrupt), nothing)?;
+    if let Some(part) = &usage.run.part {
+        let batches = part.batches;
+        console
+            .remark(&format!("{part} of {batches} batches: `moeslice merge` makes one usage of all parts"));
+    }
     let Some(output) = to_file else { return Ok(print(&usage.to_json())?) };
     write_small(output, usage.to_json().as_bytes(), args.force, console)?;
     console.remark(&format!("wrote {}", output.display()));
@@ -111,22 +136,29 @@ pub fn options(
         parse_special: texts.parse_special,
         generate: texts.generate,
         lm_head: texts.lm_head,
+        share: None,
         mtp: mtp.runs_block(),
     }
 }
 
-/// Loads the model and profiles it with `corpora`.
+/// Loads the model and profiles it with `corpora`. `then` says which contexts come after those of the pass.
 pub fn run_profile(
     model: &MoeModel,
     corpora: &[CorpusText],
     texts: &TextFlags,
     flags: &LlamaFlags,
-    mtp: MtpFlag,
+    (mtp, share): (MtpFlag, Option<Share>),
     (console, interrupt): (Console, Interrupt),
+    then: Contexts<'_>,
 ) -> Result<(Usage, Loaded), Failure> {
     let runs_mtp = mtp.runs_block() && model.experts.mtp_that_runs().is_some();
-    let loaded = flags.load_model(model, runs_mtp, console, interrupt)?;
-    let options = options(&model.file, texts, flags, mtp, interrupt);
+    let options = ProfileOptions { share, ..options(&model.file, texts, flags, mtp, interrupt) };
+    let mut contexts = |planned: &Model| {
+        let of_pass = profile::profile_contexts(planned, &model.experts, corpora, &options);
+        let of_pass = of_pass.map_err(Failure::input)?;
+        Ok([of_pass].into_iter().chain(then(planned)?).collect())
+    };
+    let loaded = flags.load_model(model, runs_mtp, (console, interrupt), &mut contexts)?;
     let profiled = stage(&mut *console.progress(), "profiling", Unit::Tokens, |progress| {
         profile::profile(&loaded.model, &model.experts, corpora, &options, progress)
     })?;

@@ -8,6 +8,7 @@ use crate::evaluate::{self, EvalCorpus, Exchange, Losses, Refined, TextOptions, 
 use crate::flags::eval_texts::EvalTextFlags;
 use crate::flags::llama::LlamaFlags;
 use crate::flags::selection::{KEEP_HELP, SelectionFlags, open_usage};
+use crate::llama::Model;
 use crate::moe::{KeptExperts, MoeModel, ShardPolicy};
 use crate::plan::{KeepTarget, Plan};
 use crate::progress::{Interrupt, Unit, stage};
@@ -70,8 +71,13 @@ pub fn refine(args: &RefineArgs, console: Console) -> Result<(), Failure> {
     outputs.check_inputs(model.files().chain([args.usage.as_path()]).chain(args.texts.inputs(&corpora)))?;
 
     let interrupt = catch_interrupts();
-    let loaded = args.llama.load_model(&model, false, console, interrupt)?;
     let options = args.llama.windows(&model.file, interrupt);
+    let mut contexts = |planned: &Model| {
+        // How many predictions there are to keep is not known yet: what is kept needs one context.
+        let contexts = WhatIf::contexts(planned, model.chosen(), &options, 0, u64::MAX);
+        Ok(vec![contexts.map_err(eval_failure)?])
+    };
+    let loaded = args.llama.load_model(&model, false, (console, interrupt), &mut contexts)?;
     let text_options = TextOptions::of(&options, args.texts.chunks, args.texts.parse_special);
     let (of_other, of_search): (Vec<_>, Vec<_>) =
         corpora.into_iter().partition(|corpus| args.texts.is_other(&corpus.name));
@@ -155,7 +161,7 @@ pub fn refine(args: &RefineArgs, console: Console) -> Result<(), Failure> {
 fn compare(
     args: &RefineArgs,
     model: &MoeModel,
-    loaded: &crate::llama::Model,
+    loaded: &Model,
     tested: &[EvalCorpus],
     n_search: usize,
     (start, refined): (&KeptExperts, &KeptExperts),

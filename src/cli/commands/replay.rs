@@ -4,7 +4,7 @@ use crate::cache::PolicyKind;
 use crate::console::failure::Failure;
 use crate::console::output_files::OutputFiles;
 use crate::console::{Console, print_json, print_styled};
-use crate::flags::cache_aware::{CacheAwareFlags, number};
+use crate::flags::cache_aware::{CacheAwareFlags, number, policy_help};
 use crate::flags::page;
 use crate::moe::MoeModel;
 use crate::page::ReplayPage;
@@ -71,11 +71,6 @@ pub struct ReplayArgs {
     pub force: bool,
     #[command(flatten)]
     pub aware: CacheAwareFlags,
-}
-
-/// The help of the flags that name policies.
-pub(super) fn policy_help() -> String {
-    format!("What is evicted: {}", PolicyKind::names().join(", "))
 }
 
 fn bytes(text: &str) -> Result<u64, String> {

@@ -57,7 +57,11 @@ pub fn report(args: &ReportArgs, console: Console) -> Result<(), Failure> {
     let model = args.model.as_ref().map(|path| args.mtp.open(path, console)).transpose()?;
     let usage = match &model {
         Some(model) => open_usage(&args.usage, model, console)?,
-        None => Usage::read(&args.usage).map_err(Failure::input)?,
+        None => {
+            let usage = Usage::read(&args.usage).map_err(Failure::input)?;
+            usage.incomplete().iter().for_each(|text| console.remark(text));
+            usage
+        }
     };
     let measured =
         args.eval.as_deref().map(|path| page::open_eval(path, &usage.model.router_hash, &usage.model.file));

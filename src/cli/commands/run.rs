@@ -1,10 +1,12 @@
 //! `moeslice run`: profile, plan, cut and verify, in one command.
 
+use super::eval::eval_failure;
 use super::profile::run_profile;
 use super::within::Within;
 use crate::console::Console;
 use crate::console::failure::Failure;
 use crate::console::output_files::{OutputFiles, write_small};
+use crate::evaluate::WhatIf;
 use crate::flags::card::{self, CardSubject};
 use crate::flags::keep::RunKeep;
 use crate::flags::llama::LlamaFlags;
@@ -13,6 +15,7 @@ use crate::flags::output::CutFlags;
 use crate::flags::page;
 use crate::flags::selection::{KEEP_HELP, SelectionFlags};
 use crate::flags::texts::TextFlags;
+use crate::llama::Model;
 use crate::page::UsagePage;
 use crate::plan::{self, KeepTarget};
 use crate::sys::catch_interrupts;
@@ -76,8 +79,25 @@ pub fn run(args: &RunArgs, console: Console) -> Result<(), Failure> {
     }
 
     let interrupt = catch_interrupts();
-    let (usage, loaded) =
-        run_profile(&model, &corpora, &args.texts, &args.llama, args.mtp, (console, interrupt))?;
+    let mut search_contexts = |planned: &Model| match args.keep {
+        RunKeep::Target(_) => Ok(Vec::new()),
+        RunKeep::Kl(_) => {
+            let options = args.llama.windows(&model.file, interrupt);
+            // How many predictions there are to keep is not known yet: what is kept needs one context.
+            let contexts = WhatIf::contexts(planned, model.chosen(), &options, 0, u64::MAX);
+            Ok(vec![contexts.map_err(eval_failure)?])
+        }
+    };
+    let (texts, llama) = (&args.texts, &args.llama);
+    let (usage, loaded) = run_profile(
+        &model,
+        &corpora,
+        texts,
+        llama,
+        (args.mtp, None),
+        (console, interrupt),
+        &mut search_contexts,
+    )?;
     write_small(&usage_out, usage.to_json().as_bytes(), args.cut.force, console)?;
     console.remark(&format!("wrote {}", usage_out.display()));
 
@@ -85,7 +105,6 @@ pub fn run(args: &RunArgs, console: Console) -> Result<(), Failure> {
     let target = match args.keep {
         RunKeep::Target(target) => target,
         RunKeep::Kl(bound) => {
-            let (texts, llama) = (&args.texts, &args.llama);
             let search = Within {
                 model: &model,
                 loaded: &loaded,

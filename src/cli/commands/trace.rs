@@ -6,13 +6,14 @@ use crate::console::output_files::{OutputFiles, output_failure};
 use crate::corpus::TextSource;
 use crate::flags::llama::LlamaFlags;
 use crate::flags::texts::{ScoreData, TextFlags};
+use crate::llama::Model;
 use crate::moe::{LayerKind, MoeModel};
 use crate::profile::{self, Generation, RecordError, Recorded, TraceOptions, TraceTarget};
 use crate::progress::{Unit, stage};
+use crate::supervise;
 use crate::sys::{FileError, PartFile, catch_interrupts};
 use crate::trace::{TraceError, TracedModel};
 use crate::units::ByteCount;
-use crate::windows::WindowOptions;
 use clap::Args;
 use clap::builder::{OsStringValueParser, TypedValueParser};
 use std::path::PathBuf;
@@ -95,33 +96,28 @@ pub fn trace(args: &TraceArgs, console: Console) -> Result<(), Failure> {
     }
     outputs.check_inputs(model.files().chain(texts.inputs(&corpora)))?;
     let interrupt = catch_interrupts();
-    let backend = args.llama.start()?;
-    let placement = args.llama.placement(backend, console)?;
-    let devices = args.llama.devices(backend, &placement).into_iter().map(|device| device.name).collect();
-    let first = model.files().next().unwrap_or(model.path());
-    let loaded = args.llama.load(backend, first, &placement, console, interrupt)?;
     let options = TraceOptions {
-        windows: WindowOptions {
-            ctx_size: args.llama.window(&model.file),
-            batch_size: args.llama.batch_size,
-            ubatch_size: args.llama.ubatch_size,
-            kv_unified: args.llama.kv_unified,
-            settings: args.llama.settings(interrupt),
-        },
+        windows: args.llama.windows(&model.file, interrupt),
         chunks: args.chunks,
         parse_special: args.parse_special,
         candidates: args.candidates,
         generate: args.generate.map(|tokens| Generation { tokens, temperature: args.temp, seed: args.seed }),
     };
+    let mut contexts = |planned: &Model| {
+        let contexts = profile::trace_contexts(planned, &model.experts, &options);
+        Ok(vec![contexts.map_err(Failure::input)?])
+    };
+    let loaded = args.llama.load_model(&model, false, (console, interrupt), &mut contexts)?;
     let target = TraceTarget {
         path: &args.output,
         replace: args.force,
         model: TracedModel::new(model.path(), &model.identity),
-        llama_cpp: backend.version(),
-        devices,
+        llama_cpp: loaded.backend.version(),
+        devices: loaded.devices,
     };
+    supervise::tell_kept(&part);
     let recorded = stage(&mut *console.progress(), "recording", Unit::Tokens, |progress| {
-        profile::record(&loaded, &model.experts, &corpora, &options, &target, progress)
+        profile::record(&loaded.model, &model.experts, &corpora, &options, &target, progress)
     });
     match recorded {
         Ok(recorded) => {

@@ -46,8 +46,8 @@ pub(super) fn parse(line: &str, repairs: &mut Repairs) -> Result<Conversation, S
         }
         _ => return Err("neither a list of messages nor an object that has one".into()),
     };
-    let Json::Array(list) = list else { return Err("its messages are not a list".into()) };
-    let messages = list
+    let messages = self::list(list, "messages", repairs)?
+        .unwrap_or_default()
         .iter()
         .enumerate()
         .map(|(at, message)| {
@@ -123,8 +123,10 @@ fn tool_calls(message: &Json, repairs: &mut Repairs) -> Result<Option<Json>, Str
         if !function.iter().any(|(key, value)| key == "name" && value.as_str().is_some()) {
             return Err(format!("tool call {} has no name", at + 1));
         }
-        if !function.iter().any(|(key, _)| key == "arguments") {
-            function.push(("arguments".to_owned(), Json::text("{}")));
+        match function.iter_mut().find(|(key, _)| key == "arguments") {
+            Some((_, Json::String(text))) => mend(text, repairs),
+            Some(_) => {}
+            None => function.push(("arguments".to_owned(), Json::text("{}"))),
         }
         let id = call.get("id").map(|id| match id {
             Json::String(_) => id.clone(),
@@ -140,6 +142,16 @@ fn tool_calls(message: &Json, repairs: &mut Repairs) -> Result<Option<Json>, Str
         Ok(Json::Object(members))
     });
     Ok(Some(Json::Array(calls.collect::<Result<_, _>>()?)))
+}
+
+/// Puts right what llama.cpp would not read of the JSON in `text`; what is right stays as it is, to the byte.
+fn mend(text: &mut String, repairs: &mut Repairs) {
+    let before = *repairs;
+    if let Ok(value) = from_text::<Json>(text, repairs)
+        && *repairs != before
+    {
+        *text = value.to_text();
+    }
 }
 
 fn without_nulls(value: Json) -> Json {

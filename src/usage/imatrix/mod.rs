@@ -92,6 +92,7 @@ pub fn import(path: &Path, corpus: &str, model: &MoeModel) -> Result<Imported, I
                 total: sums.clone(),
                 corpora: BTreeMap::from([(corpus.to_owned(), sums)]),
                 half: None,
+                exact: None,
             })
             .collect(),
     };

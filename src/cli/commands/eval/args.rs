@@ -1,6 +1,6 @@
 //! The arguments of `eval`.
 
-use super::closed_loop::LoopFlags;
+use crate::flags::cache_loop::LoopFlags;
 use crate::flags::eval_texts::EvalTextFlags;
 use crate::flags::llama::LlamaFlags;
 use crate::plan::{KeepTarget, Pins};

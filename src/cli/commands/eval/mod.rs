@@ -3,11 +3,14 @@
 mod args;
 mod candidates;
 mod closed_loop;
+mod failure;
+mod memory;
 mod page;
 mod session;
 
 pub use args::EvalArgs;
-pub(super) use session::{eval_failure, room};
+pub(super) use failure::eval_failure;
+pub(super) use session::room;
 
 use crate::console::failure::Failure;
 use crate::console::output_files::{OutputFiles, write_small};
@@ -23,7 +26,7 @@ pub fn eval(args: &EvalArgs, console: Console) -> Result<(), Failure> {
     let mut model = MoeModel::open(&args.model).map_err(Failure::input)?;
     // An ordinary context does not run the blocks of multi-token prediction.
     model.choose_from_trunk();
-    args.cache.check(&model)?;
+    closed_loop::check(&args.cache, &model)?;
     let base = args.base.as_deref().map(MoeModel::open).transpose().map_err(Failure::input)?;
     let base_remark = match &base {
         Some(base) => evaluate::check_base(&model, base).map_err(Failure::input)?,
@@ -44,10 +47,11 @@ pub fn eval(args: &EvalArgs, console: Console) -> Result<(), Failure> {
 
     let interrupt = catch_interrupts();
     let usage = candidates.usage.as_ref();
-    let (session, mut evaluation) = Session::new(args, &model, &corpora, usage, (console, interrupt))?;
-    evaluation.remarks.extend(base_remark);
     // Rows that are shown as they come.
     let is_sweep = !candidates.list.is_empty() || args.cache.is_given();
+    let beside = (usage, base.as_ref(), !candidates.list.is_empty());
+    let (session, mut evaluation) = Session::new(args, &model, &corpora, beside, (console, interrupt))?;
+    evaluation.remarks.extend(base_remark);
     let measured = match &base {
         Some(base) => session.compare(base, &mut evaluation),
         None if args.cache.is_given() => closed_loop::measure(&session, &args.cache, &mut evaluation),

@@ -2,14 +2,18 @@
 
 use super::args::EvalArgs;
 use super::candidates::Candidate;
+use super::failure::eval_failure;
+use super::memory;
 use crate::console::failure::Failure;
 use crate::console::{Console, print, print_styled};
 use crate::corpus::CorpusText;
 use crate::evaluate::{
-    self, EVAL_SCHEMA, EvalCorpus, EvalError, EvalRow, EvalRun, Evaluation, Losses, Noise, Reference, Scorer,
-    Seen, StoredRows, TextOptions, Unobserved, WhatIf,
+    self, EVAL_SCHEMA, EvalCorpus, EvalRow, EvalRun, Evaluation, Losses, Noise, Reference, Scorer, Seen,
+    StoredRows, TextOptions, Unobserved, WhatIf,
 };
+use crate::flags::llama::LlamaFlags;
 use crate::flags::loading::Loaded;
+use crate::llama::Model;
 use crate::moe::MoeModel;
 use crate::progress::{Interrupt, Progress, Unit, stage};
 use crate::report::SweepTable;
@@ -32,18 +36,35 @@ pub struct Session<'a> {
 }
 
 impl<'a> Session<'a> {
-    /// Loads the model and cuts the texts into the windows that are measured.
+    /// Loads the model and cuts the texts into the windows that are measured. The base is to be loaded beside it.
     pub fn new(
         args: &'a EvalArgs,
         model: &'a MoeModel,
         corpora: &[CorpusText],
-        usage: Option<&Usage>,
+        (usage, base, is_sweep): (Option<&Usage>, Option<&MoeModel>, bool),
         (console, interrupt): (Console, Interrupt),
     ) -> Result<(Self, Evaluation), Failure> {
-        let loaded = args.llama.load_model(model, false, console, interrupt)?;
         let options = args.llama.windows(&model.file, interrupt);
         let texts = TextOptions::of(&options, args.texts.chunks, args.texts.parse_special);
-        let cut = evaluate::windows(&loaded.model, corpora, usage, texts).map_err(eval_failure)?;
+        let cut = |model: &Model| evaluate::windows(model, corpora, usage, texts).map_err(eval_failure);
+        // The texts are cut before the model is loaded: how many contexts there are depends on their length.
+        let mut windows = None;
+        let mut contexts = |planned: &Model| {
+            let found = windows.insert(cut(planned)?);
+            let rows = found.iter().map(|(corpus, _)| corpus.n_scored()).sum();
+            if args.cache.is_given() {
+                return memory::of_loop(planned, &model.experts, &options);
+            }
+            if base.is_some() || !is_sweep && args.noise.is_none() {
+                return memory::of_one(planned, &model.experts, &options);
+            }
+            memory::of_several(planned, args, &model.experts, (&options, rows, room()))
+        };
+        let others = base.map(|base| memory::of_base(args, base, &options, (console, interrupt)));
+        let others = others.transpose()?.unwrap_or_default();
+        let loaded =
+            args.llama.load_model_beside(model, false, (console, interrupt), &mut contexts, &others)?;
+        let cut = windows.map_or_else(|| cut(&loaded.model), Ok)?;
         let (windows, mut entries): (Vec<_>, Vec<_>) = cut.into_iter().unzip();
         entries.iter_mut().for_each(|entry| entry.other = args.texts.is_other(&entry.name));
         let together = (0..entries.len()).filter(|&at| !entries[at].other).collect();
@@ -97,7 +118,7 @@ impl<'a> Session<'a> {
     /// Measures the model beside its base: first the base, whose predictions are kept, or both in step.
     pub fn compare(&self, base: &MoeModel, evaluation: &mut Evaluation) -> Result<(), Failure> {
         evaluation.base = Some(ProfiledModel::new(base.path(), &base.identity));
-        let loaded = self.args.llama.load_model(base, false, self.console, self.interrupt)?;
+        let loaded = self.load(&self.args.llama, base)?;
         let mut scorer = Scorer::new(&loaded.model, &base.experts, &self.options).map_err(eval_failure)?;
         let rows = self.corpora.iter().map(EvalCorpus::n_scored).sum();
         let bytes = StoredRows::bytes(scorer.n_vocab(), rows);
@@ -199,13 +220,17 @@ impl<'a> Session<'a> {
             options.ubatch_size = ubatch;
             return Ok((None, options, format!("in ubatches of {ubatch} tokens")));
         }
-        let flags = crate::flags::llama::LlamaFlags {
-            device: noise.split(',').map(str::to_owned).collect(),
-            ..self.args.llama.clone()
-        };
-        let loaded = flags.load_model(model, false, self.console, self.interrupt)?;
+        let flags =
+            LlamaFlags { device: noise.split(',').map(str::to_owned).collect(), ..self.args.llama.clone() };
+        let loaded = self.load(&flags, model)?;
         let against = format!("on {}", loaded.devices.join(", "));
         Ok((Some(loaded), options, against))
+    }
+
+    /// Loads another model, which is measured once.
+    fn load(&self, flags: &LlamaFlags, model: &MoeModel) -> Result<Loaded, Failure> {
+        let mut contexts = |planned: &Model| memory::of_one(planned, &model.experts, &self.options);
+        flags.load_model(model, false, (self.console, self.interrupt), &mut contexts)
     }
 
     fn noise_row(&self, losses: &Losses, against: String) -> Option<Noise> {
@@ -281,16 +306,4 @@ fn what_is_seen(evaluation: &Evaluation) -> Vec<String> {
         ),
     }
     remarks
-}
-
-/// How a measurement that failed ends the command.
-pub fn eval_failure(error: EvalError) -> Failure {
-    match error {
-        error if error.is_interrupt() => Failure::Interrupted,
-        error @ (EvalError::NoPass(_)
-        | EvalError::TooShort { .. }
-        | EvalError::NothingToScore { .. }
-        | EvalError::Mask(_)) => Failure::input(error),
-        error => Failure::running(error),
-    }
 }

@@ -50,6 +50,19 @@ fn half_a_character_and_no_number_are_read_with_a_remark() {
     let read = reader(CHATML).read(Path::new("t.jsonl"), line).unwrap();
     assert_eq!(read.chats[0].text, "<|im_start|>user\ncut \u{FFFD}<|im_end|>\n");
     assert_eq!(read.remarks.len(), 2, "{:?}", read.remarks);
+    // The same inside of JSON that a string holds.
+    let call = r#"{"function":{"name":"f","arguments":"{\"a\":NaN,\"b\":\"\\ud83d\"}"}}"#;
+    let line = format!(r#"[{{"role":"user","content":"Hi"}},{{"role":"assistant","tool_calls":[{call}]}}]"#);
+    let read = reader(TOOLS).read(Path::new("t.jsonl"), &line).unwrap();
+    assert_eq!(read.chats[0].text, "<|user|>Hi<|assistant|><|call|>f a=null b=\"\u{FFFD}\"");
+    assert_eq!(read.remarks.len(), 2, "{:?}", read.remarks);
+}
+
+#[test]
+fn messages_as_a_string_give_the_text_of_the_list() {
+    let messages = r#"[{"role":"user","content":"Hi"}]"#;
+    let line = format!("{{\"messages\":{}}}", serde_json::to_string(messages).unwrap());
+    assert_eq!(text(CHATML, &line), text(CHATML, messages));
 }
 
 #[test]
