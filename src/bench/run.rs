@@ -60,6 +60,7 @@ pub struct BenchOptions {
 }
 
 impl BenchOptions {
+    /// A context for the largest test, which is what has to fit into memory.
     fn context(&self) -> ContextOptions {
         ContextOptions {
             n_ctx: self.tests.iter().map(|test| test.tokens()).max().unwrap_or(1),
@@ -204,8 +205,8 @@ impl Turn<'_> {
         let mut tokens = RandomTokens::new(vocab.len().max(1), vocab.leading_bos());
         for measured in &mut bench.tests {
             // As large as the test: in a larger one, what a token is computed in lies farther apart, and takes longer.
-            let wanted = ContextOptions { n_ctx: measured.test.tokens(), ..self.options.context() };
-            let mut context = Context::new(&model, &wanted)?;
+            let size = ContextOptions { n_ctx: measured.test.tokens(), ..self.options.context() };
+            let mut context = Context::new(&model, &size)?;
             keep_most(&mut bench.device_bytes, taken(&before, &self.backend.devices()));
             // Caches and shaders are warm for what is measured, and for nothing else.
             let warm = Test { n_prompt: measured.test.n_prompt, n_gen: measured.test.n_gen.min(1) };
