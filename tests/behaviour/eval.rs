@@ -252,12 +252,13 @@ fn cache_that_cannot_take_part_is_refused_with_what_to_do() {
     with(&["--lambda", "0.1"], 2, &["--cache-policy"]);
     with(&["--cache-policy", "lru", "--capacity", "3"], 2, &["3 experts a layer", "4 that a token uses"]);
     with(&["--cache-policy", "best", "--capacity", "8"], 2, &["best", "lru"]);
+    with(&["--cache-policy", "lru,static", "--capacity", "8", "--warmup", "0"], 2, &["static", "warm-up"]);
     with(
         &["--cache-policy", "belady", "--capacity", "8", "--lambda", "0.1"],
         2,
         &["belady", "depends on the cache"],
     );
-    with(&["--cache-policy", "lru", "--capacity", "8", "--lambda=-1"], 2, &["0 or more"]);
+    with(&["--cache-policy", "lru", "--capacity", "8", "--lambda=-1"], 2, &["from 0 to 1000000"]);
     with(&["--cache-policy", "lru", "--capacity", "8", "--noise"], 2, &["--noise"]);
     with(
         &["--cache-policy", "lru", "--capacity", "8", "--warmup", "128"],
