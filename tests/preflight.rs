@@ -1,6 +1,9 @@
 //! What is planned before a model is loaded is what llama.cpp then takes.
 #![cfg(feature = "llama")]
 
+#[path = "support/isolated.rs"]
+mod isolated;
+
 use moeslice::llama::{
     Backend, Batch, CacheType, Context, ContextOptions, ContextSettings, Device, LoadMode, Model, ModelPart,
     PassOutputs, Placement,
@@ -171,11 +174,22 @@ fn less_than_is_planned_is_refused_with_the_numbers() {
 }
 
 #[test]
-#[ignore = "computes on llvmpipe, whose shaders take minutes to compile; GGML_VK_VISIBLE_DEVICES=0 lets llama.cpp see it"]
+#[ignore = "compiling shaders for llvmpipe takes a while"]
 fn plan_of_vulkan_is_what_llama_cpp_takes() {
+    let out = isolated::run("child", "vulkan", &[("GGML_VK_VISIBLE_DEVICES", "0")]);
+    println!("{}", out.unwrap_or_else(|error| panic!("{error}")));
+}
+
+/// What the tests above run in a process of its own, where llama.cpp sees the device.
+#[test]
+#[ignore = "does nothing by itself"]
+fn child() {
+    if isolated::task().is_none() {
+        return;
+    }
     let devices: Vec<Device> =
         Backend::start().unwrap().devices().into_iter().filter(Device::is_gpu).collect();
-    let gpu = devices.first().expect("a Vulkan device: set GGML_VK_VISIBLE_DEVICES=0").name.clone();
+    let gpu = devices.first().expect("a Vulkan device").name.clone();
     for layers in [99, 2] {
         let placement = Placement {
             devices: Some(devices.clone()),
