@@ -19,6 +19,7 @@ mod memory;
 mod models;
 #[cfg(feature = "llama")]
 mod mtp;
+#[cfg(feature = "llama")]
 mod parts;
 #[cfg(feature = "llama")]
 mod profile;
