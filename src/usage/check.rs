@@ -43,6 +43,11 @@ impl Usage {
     /// Says which layer, corpus and numbers contradict each other.
     pub fn check(&self) -> Result<(), String> {
         self.model.check()?;
+        if let Some(part) = &self.run.part
+            && !((1..=part.of).contains(&part.index) && part.of <= super::Part::MOST)
+        {
+            return Err(format!("run.part is {} of {}", part.index, part.of));
+        }
         let mut tokens = BTreeMap::new();
         for corpus in &self.corpora {
             if corpus.name.chars().any(char::is_control) {

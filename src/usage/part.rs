@@ -20,6 +20,11 @@ pub struct Part {
     pub settings: Vec<String>,
 }
 
+impl Part {
+    /// Parts that a run can have.
+    pub const MOST: u32 = 1 << 16;
+}
+
 impl fmt::Display for Part {
     fn fmt(&self, f: &mut fmt::Formatter<'_>) -> fmt::Result {
         write!(f, "part {} of {}", self.index, self.of)

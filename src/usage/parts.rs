@@ -114,9 +114,10 @@ fn whole(parts: &[&(PathBuf, Usage)]) -> Result<Usage, PartError> {
     let parts: Vec<&(PathBuf, Usage)> = by_index.into_values().collect();
     let mut corpora = first.corpora.clone();
     for (at, corpus) in corpora.iter_mut().enumerate() {
-        corpus.tokens = parts.iter().filter_map(|(_, usage)| Some(usage.corpora.get(at)?.tokens)).sum();
+        let of_parts = parts.iter().filter_map(|(_, usage)| Some(usage.corpora.get(at)?.tokens));
+        corpus.tokens = of_parts.fold(0, u64::saturating_add);
     }
-    let found = corpora.iter().map(|corpus| corpus.tokens).sum();
+    let found = corpora.iter().map(|corpus| corpus.tokens).fold(0, u64::saturating_add);
     if found != wanted.tokens {
         return Err(PartError::Tokens { found, wanted: wanted.tokens });
     }
@@ -132,7 +133,10 @@ fn whole(parts: &[&(PathBuf, Usage)]) -> Result<Usage, PartError> {
     let run = Run {
         moeslice: env!("CARGO_PKG_VERSION").into(),
         part: None,
-        ubatches: parts.iter().map(|(_, usage)| usage.run.ubatches).sum(),
+        ubatches: parts
+            .iter()
+            .map(|(_, usage)| usage.run.ubatches)
+            .try_fold(0_u64, |sum, more| Some(sum.saturating_add(more?))),
         largest_ubatch: parts.iter().filter_map(|(_, usage)| usage.run.largest_ubatch).max(),
         wall_seconds,
         merged_from: parts.iter().map(|(_, usage)| usage.run.clone()).collect(),

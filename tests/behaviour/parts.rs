@@ -67,6 +67,10 @@ fn parts_of_a_run_make_the_same_usage_as_the_run() {
     fs::write(at("damaged.json"), text).unwrap();
     joins(&["1.json", "2.json", "damaged.json", "4.json"], &["damaged.json"]);
 
+    let text = fs::read_to_string(at("3.json")).unwrap();
+    fs::write(at("many.json"), text.replacen("\"of\": 4", "\"of\": 4294967295", 1)).unwrap();
+    joins(&["1.json", "many.json"], &["run.part is 3 of 4294967295"]);
+
     // A part that is used for the whole.
     let mut plan = moeslice();
     let output = plan.arg("plan").arg(at("2.json")).arg("-m").arg(demo()).output().unwrap();
